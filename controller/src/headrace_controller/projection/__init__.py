@@ -1,0 +1,1 @@
+"""Pressure to integer weights: projections, ramp, hysteresis, and the plan that xDS publishes."""

@@ -1,0 +1,1 @@
+"""Generated stubs of the wire; `make proto` writes them from protos/."""
