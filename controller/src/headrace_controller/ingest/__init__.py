@@ -1,0 +1,1 @@
+"""What agents say, taken in: validation, sessions, and the gRPC stream."""

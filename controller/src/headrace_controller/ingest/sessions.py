@@ -1,0 +1,130 @@
+"""Who speaks for which cell: one live session a node, one live node a cell.
+
+Pure bookkeeping: no clock, no sockets. A session is live from its Hello until its stream ends.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from headrace_controller.ingest.validation import Rejection, check_cell, check_hello
+from headrace_pb.v1 import telemetry_pb2 as pb
+
+
+@dataclass(slots=True)
+class Session:
+    """One agent's stream. `seq` is the highest sequence number taken; `event_id` the last event."""
+
+    id: str
+    node: str
+    site: str
+    incarnation: int
+    cells: frozenset[str] = frozenset()
+    seq: int = 0
+    event_id: int = 0
+    replaced: bool = False
+    refused: dict[str, str] = field(default_factory=dict)
+
+
+class Sessions:
+    """All live sessions, and the events each node's incarnation has already delivered."""
+
+    def __init__(self) -> None:
+        self._live: dict[str, Session] = {}
+        self._holder: dict[str, str] = {}
+        self._delivered: dict[str, tuple[int, int]] = {}
+        self._opened = 0
+
+    @property
+    def live(self) -> tuple[Session, ...]:
+        """Live sessions, by node name."""
+        return tuple(self._live[node] for node in sorted(self._live))
+
+    def of(self, node: str) -> Session | None:
+        """The live session of a node."""
+        return self._live.get(node)
+
+    def open(self, hello: pb.Hello) -> Session | Rejection:
+        """Begin a session. The same node with the same or a later start replaces its older session."""
+        rejection = check_hello(hello)
+        if rejection is not None:
+            return rejection
+        old = self._live.get(hello.node)
+        if old is not None and hello.incarnation < old.incarnation:
+            return Rejection(
+                "older_incarnation",
+                f"node {hello.node}: an agent that started later is connected; stop one of the two",
+            )
+        self._opened += 1
+        session = Session(f"{hello.node}#{self._opened}", hello.node, hello.site, hello.incarnation)
+        incarnation, event_id = self._delivered.get(hello.node, (0, 0))
+        if incarnation == hello.incarnation:
+            session.event_id = event_id
+        if old is not None:
+            self.close(old)
+            old.replaced = True
+        self._live[hello.node] = session
+        self._claim(session, hello)
+        return session
+
+    def update(self, session: Session, hello: pb.Hello) -> Rejection | None:
+        """Take a later Hello of the same stream: its facts replace those before."""
+        rejection = check_hello(hello)
+        if rejection is None and (hello.node, hello.site, hello.incarnation) != (
+            session.node,
+            session.site,
+            session.incarnation,
+        ):
+            rejection = Rejection(
+                "identity_changed", f"node {session.node} changed its name, site or start mid-stream"
+            )
+        if rejection is None:
+            self._claim(session, hello)
+        return rejection
+
+    def close(self, session: Session) -> None:
+        """End a session; its cells may then be claimed by another node."""
+        if self._live.get(session.node) is not session:
+            return
+        del self._live[session.node]
+        for cell_id in session.cells:
+            if self._holder.get(cell_id) == session.node:
+                del self._holder[cell_id]
+
+    def take_seq(self, session: Session, seq: int) -> Rejection | None:
+        """Take the next sequence number of a stream; replays and reordering are rejected."""
+        if session.replaced:
+            return Rejection("replaced", f"node {session.node}: a newer stream has taken over")
+        if seq <= session.seq:
+            return Rejection("replayed", f"node {session.node}: sequence {seq} after {session.seq}")
+        session.seq = seq
+        return None
+
+    def take_event(self, session: Session, event: pb.CellEvent) -> bool:
+        """True when the event is new; False for one that this incarnation delivered before."""
+        if event.event_id <= session.event_id:
+            return False
+        session.event_id = event.event_id
+        self._delivered[session.node] = (session.incarnation, event.event_id)
+        return True
+
+    def _claim(self, session: Session, hello: pb.Hello) -> None:
+        session.refused = {}
+        accepted: set[str] = set()
+        for cell in hello.cells:
+            holder = self._holder.get(cell.cell_id)
+            rejection = check_cell(cell)
+            if rejection is not None:
+                session.refused[cell.cell_id] = rejection.detail
+            elif holder is not None and holder != session.node:
+                session.refused[cell.cell_id] = (
+                    f"held by node {holder}, which is connected; give each cell one agent"
+                )
+            else:
+                accepted.add(cell.cell_id)
+        for cell_id in session.cells - accepted:
+            if self._holder.get(cell_id) == session.node:
+                del self._holder[cell_id]
+        for cell_id in accepted:
+            self._holder[cell_id] = session.node
+        session.cells = frozenset(accepted)

@@ -1,0 +1,128 @@
+"""Checks on every message before it may change anything.
+
+Each check returns None, or a `Rejection` whose `reason` is a short fixed name (it becomes a metric
+label) and whose `detail` names the field and the remedy.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import math
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from headrace_pb.v1 import telemetry_pb2 as pb
+
+MAX_CELLS = 256
+MAX_MODELS = 256
+MAX_GPUS = 64
+MAX_LABELS = 64
+MAX_TEXT = 1024
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._/-]{0,127}\Z")
+_FRACTIONS = ("error_rate", "kv_fill", "gpu_util", "vram_util", "compute_active", "memory_bw_util")
+# Engines round: a fill of 1.0000001 is full, not a wrong unit.
+_FRACTION_LIMIT = 1.001
+
+
+@dataclass(frozen=True, slots=True)
+class Rejection:
+    """Why a message, or one cell of it, is not taken."""
+
+    reason: str
+    detail: str
+
+
+def check_hello(hello: pb.Hello) -> Rejection | None:
+    """Check what makes a whole Hello unusable."""
+    if not _NAME.match(hello.node):
+        return Rejection("bad_name", f"node {hello.node[:80]!r} is no name; use letters, digits and . _ / -")
+    if not _NAME.match(hello.site):
+        return Rejection("bad_name", f"site {hello.site[:80]!r} is no name; use letters, digits and . _ / -")
+    if hello.incarnation == 0:
+        return Rejection("no_incarnation", "incarnation is 0; send the agent's start time in nanoseconds")
+    if len(hello.cells) > MAX_CELLS:
+        return Rejection("too_many_cells", f"{len(hello.cells)} cells in one Hello, more than {MAX_CELLS}")
+    ids = [cell.cell_id for cell in hello.cells]
+    twice = {cell_id for cell_id in ids if ids.count(cell_id) > 1}
+    if twice:
+        return Rejection(
+            "cell_twice", f"cell {min(twice)!r} stands twice in the Hello; give each cell its own id"
+        )
+    return None
+
+
+def check_cell(cell: pb.CellFacts) -> Rejection | None:
+    """Check the facts of one cell; a bad one is refused alone."""
+    if not _NAME.match(cell.cell_id):
+        return Rejection(
+            "bad_name", f"cell {cell.cell_id[:80]!r} is no name; use letters, digits and . _ / -"
+        )
+    address = cell.address
+    try:
+        ip = ipaddress.ip_address(address.host)
+    except ValueError:
+        return Rejection(
+            "bad_address",
+            f"advertised host {address.host[:80]!r} is no IP address; set the cell's advertise to one",
+        )
+    if ip.is_unspecified or ip.is_multicast or not 1 <= address.port <= 65535:
+        return Rejection(
+            "bad_address", f"advertised address {address.host}:{address.port} cannot be connected to"
+        )
+    if len(cell.models) > MAX_MODELS or len(cell.gpus) > MAX_GPUS or len(cell.labels) > MAX_LABELS:
+        return Rejection("too_long", f"cell {cell.cell_id}: too many models, GPUs or labels")
+    if any(not 0 < len(model.id) <= MAX_TEXT for model in cell.models):
+        return Rejection(
+            "bad_model", f"cell {cell.cell_id}: a model without a name, or with one over {MAX_TEXT} letters"
+        )
+    return None
+
+
+def check_telemetry(telemetry: pb.Telemetry) -> Rejection | None:
+    """Check every figure of a telemetry beat: finite, not negative, in its unit."""
+    if len(telemetry.cells) > MAX_CELLS or len(telemetry.paths) > MAX_CELLS:
+        return Rejection("too_many_cells", f"{len(telemetry.cells)} cells in one beat, more than {MAX_CELLS}")
+    for cell in telemetry.cells:
+        for field, value in cell.signals.ListFields():
+            if not math.isfinite(value) or value < 0:
+                return Rejection(
+                    "bad_number", f"cell {cell.cell_id}: {field.name} is {value}; leave out what is unknown"
+                )
+            if field.name in _FRACTIONS and value > _FRACTION_LIMIT:
+                return Rejection(
+                    "bad_unit", f"cell {cell.cell_id}: {field.name} is {value}; it is a fraction of 1"
+                )
+        rejection = _check_health(cell)
+        if rejection is not None:
+            return rejection
+    for path in telemetry.paths:
+        if not _finite((path.rtt_ms, path.jitter_ms, path.loss)):
+            return Rejection(
+                "bad_number", f"path to {path.gateway[:80]!r}: a figure is negative or not finite"
+            )
+    return None
+
+
+def _check_health(cell: pb.CellBeat) -> Rejection | None:
+    for field, value in cell.hardware.ListFields():
+        if isinstance(value, float) and not math.isfinite(value):
+            return Rejection(
+                "bad_number", f"cell {cell.cell_id}: {field.name} is {value}; leave out what is unknown"
+            )
+    return None
+
+
+def check_event(event: pb.CellEvent) -> Rejection | None:
+    """Check an event before it may move a cell."""
+    if event.kind == pb.CELL_EVENT_KIND_UNSPECIFIED:
+        return Rejection(
+            "unknown_event", f"cell {event.cell_id[:80]!r}: event of an unknown kind; update the controller"
+        )
+    if event.event_id == 0:
+        return Rejection("no_event_id", f"cell {event.cell_id[:80]!r}: event_id is 0; events count from 1")
+    return None
+
+
+def _finite(values: Iterable[float]) -> bool:
+    return all(math.isfinite(value) and value >= 0 for value in values)

@@ -1,0 +1,100 @@
+"""What may not change anything: each bad message has a named reason."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from headrace_controller.ingest.validation import check_cell, check_event, check_hello, check_telemetry
+from headrace_pb.v1 import telemetry_pb2 as pb
+
+
+def hello(**changes: object) -> pb.Hello:
+    fields: dict[str, object] = {"node": "n1", "site": "a", "incarnation": 1} | changes
+    return pb.Hello(**fields)  # type: ignore[arg-type]
+
+
+def cell(host: str = "127.0.0.1", port: int = 8000, cell_id: str = "c1") -> pb.CellFacts:
+    return pb.CellFacts(cell_id=cell_id, address=pb.Address(host=host, port=port))
+
+
+def beat(**signals: float) -> pb.Telemetry:
+    return pb.Telemetry(seq=1, cells=[pb.CellBeat(cell_id="c1", signals=pb.Signals(**signals))])
+
+
+def test_a_good_hello_and_beat_pass() -> None:
+    assert check_hello(hello(cells=[cell()])) is None
+    assert check_cell(cell()) is None
+    assert check_cell(cell("::1")) is None
+    assert check_telemetry(beat(queue_depth=3, kv_fill=1.0, ttft_p95_s=0.0)) is None
+
+
+@pytest.mark.parametrize(
+    ("message", "reason"),
+    [
+        (hello(node=""), "bad_name"),
+        (hello(node="a b"), "bad_name"),
+        (hello(site="x" * 200), "bad_name"),
+        (hello(incarnation=0), "no_incarnation"),
+        (hello(cells=[cell(), cell(port=9)]), "cell_twice"),
+        (hello(cells=[cell(cell_id=f"c{i}") for i in range(257)]), "too_many_cells"),
+    ],
+)
+def test_a_bad_hello_is_named(message: pb.Hello, reason: str) -> None:
+    rejection = check_hello(message)
+    assert rejection is not None
+    assert rejection.reason == reason
+
+
+@pytest.mark.parametrize(
+    "address", [("engine.local", 80), ("0.0.0.0", 80), ("224.0.0.1", 80), ("10.0.0.1", 0), ("", 1)]
+)
+def test_an_address_that_gateways_cannot_use_is_refused(address: tuple[str, int]) -> None:
+    rejection = check_cell(cell(*address))
+    assert rejection is not None
+    assert rejection.reason == "bad_address"
+
+
+@pytest.mark.parametrize(
+    ("signals", "reason"),
+    [
+        ({"queue_depth": float("nan")}, "bad_number"),
+        ({"ttft_p95_s": float("inf")}, "bad_number"),
+        ({"queue_depth": -1.0}, "bad_number"),
+        ({"kv_fill": 57.0}, "bad_unit"),
+        ({"gpu_util": 91.0}, "bad_unit"),
+    ],
+)
+def test_bad_figures_are_named(signals: dict[str, float], reason: str) -> None:
+    rejection = check_telemetry(beat(**signals))
+    assert rejection is not None
+    assert rejection.reason == reason
+    assert next(iter(signals)) in rejection.detail
+
+
+def test_bad_health_and_path_figures_are_refused() -> None:
+    sick = pb.Telemetry(cells=[pb.CellBeat(cell_id="c", hardware=pb.HardwareHealth(power_w=float("nan")))])
+    assert check_telemetry(sick) is not None
+    path = pb.Telemetry(paths=[pb.PathBeat(gateway="g", rtt_ms=-1.0)])
+    assert check_telemetry(path) is not None
+
+
+def test_events_need_a_kind_and_an_id() -> None:
+    assert check_event(pb.CellEvent(kind=pb.CELL_EVENT_KIND_ENGINE_DOWN, event_id=1)) is None
+    assert check_event(pb.CellEvent(event_id=1)) is not None
+    assert check_event(pb.CellEvent(kind=pb.CELL_EVENT_KIND_XID)) is not None
+
+
+@given(st.binary(max_size=300))
+def test_any_bytes_that_parse_are_judged_without_a_crash(data: bytes) -> None:
+    for kind, check in (
+        (pb.Hello, check_hello),
+        (pb.Telemetry, check_telemetry),
+        (pb.CellEvent, check_event),
+    ):
+        try:
+            message = kind.FromString(data)
+        except Exception:  # noqa: BLE001 (what protobuf raises differs by its implementation)
+            continue
+        check(message)  # type: ignore[operator]
