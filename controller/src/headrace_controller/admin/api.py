@@ -1,0 +1,164 @@
+"""HTTP API for operators and scrapers.
+
+Answers come from snapshots; a slow reader holds up nothing. Errors are JSON: `{"error": what and
+what to do}`.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any, Protocol
+
+from aiohttp import web
+from prometheus_client import CollectorRegistry, generate_latest
+from prometheus_client.exposition import CONTENT_TYPE_LATEST
+
+from headrace_controller.control.view import EventView, FleetView
+
+MAX_BODY = 64 * 1024
+
+
+class Controls(Protocol):
+    """What the API shows and what it may ask for."""
+
+    def fleet_view(self) -> FleetView:
+        """The region now."""
+        ...
+
+    def event_views(self, limit: int) -> Sequence[EventView]:
+        """The newest changes of state, newest last."""
+        ...
+
+    def drain(self, cell_id: str, cause: str, deadline_s: float | None) -> None:
+        """Begin to drain a cell. Raises KeyError (unknown cell) or ValueError (not possible now)."""
+        ...
+
+    def undrain(self, cell_id: str, cause: str) -> None:
+        """Take a drain back. Raises KeyError or ValueError."""
+        ...
+
+
+def build(controls: Controls, registry: CollectorRegistry) -> web.Application:
+    """The aiohttp application."""
+    app = web.Application(middlewares=[_errors_as_json], client_max_size=MAX_BODY)
+    handlers = _Handlers(controls, registry)
+    app.add_routes(
+        [
+            web.get("/healthz", handlers.healthz),
+            web.get("/readyz", handlers.readyz),
+            web.get("/metrics", handlers.metrics),
+            web.get("/api/v1/cells", handlers.cells),
+            web.get("/api/v1/cells/{cell:.+}", handlers.cell),
+            web.get("/api/v1/events", handlers.events),
+            web.post("/api/v1/cells/{cell:.+}/drain", handlers.drain),
+            web.post("/api/v1/cells/{cell:.+}/undrain", handlers.undrain),
+        ]
+    )
+    return app
+
+
+class _Handlers:
+    def __init__(self, controls: Controls, registry: CollectorRegistry) -> None:
+        self._controls = controls
+        self._registry = registry
+
+    async def healthz(self, _: web.Request) -> web.Response:
+        """200 while the event loop turns."""
+        return web.Response(text="ok\n")
+
+    async def readyz(self, _: web.Request) -> web.Response:
+        """200 once weights are published; 503 and why before."""
+        view = self._controls.fleet_view()
+        return web.Response(text=f"{view.warm_start}\n", status=200 if view.published else 503)
+
+    async def metrics(self, _: web.Request) -> web.Response:
+        """Prometheus text."""
+        return web.Response(
+            body=generate_latest(self._registry), headers={"Content-Type": CONTENT_TYPE_LATEST}
+        )
+
+    async def cells(self, _: web.Request) -> web.Response:
+        """The whole region."""
+        return web.json_response(self._controls.fleet_view().to_json())
+
+    async def cell(self, request: web.Request) -> web.Response:
+        """One cell."""
+        cell_id = request.match_info["cell"]
+        for cell in self._controls.fleet_view().to_json()["cells"]:
+            if cell["id"] == cell_id:
+                return web.json_response(cell)
+        raise _unknown_cell(cell_id)
+
+    async def events(self, request: web.Request) -> web.Response:
+        """The newest changes of state; `limit` 1 to 1000."""
+        text = request.query.get("limit", "100")
+        if not (text.isascii() and text.isdigit() and 1 <= int(text) <= 1000):
+            raise web.HTTPBadRequest(text=f"limit is {text[:40]!r}; give a whole number from 1 to 1000")
+        return web.json_response(
+            {"events": [event.to_json() for event in self._controls.event_views(int(text))]}
+        )
+
+    async def drain(self, request: web.Request) -> web.Response:
+        """Begin to drain: `{"cause": text, "deadline_s": seconds}`, both optional."""
+        body = await _body(request, {"cause": str, "deadline_s": (int, float)})
+        deadline = body.get("deadline_s")
+        if deadline is not None and not 0 <= deadline <= 86400:
+            raise web.HTTPBadRequest(text=f"deadline_s is {deadline}; give seconds from 0 to 86400")
+        return self._ask(
+            request, lambda cell: self._controls.drain(cell, body.get("cause", "asked"), deadline)
+        )
+
+    async def undrain(self, request: web.Request) -> web.Response:
+        """Take a drain back: `{"cause": text}`, optional."""
+        body = await _body(request, {"cause": str})
+        return self._ask(request, lambda cell: self._controls.undrain(cell, body.get("cause", "asked")))
+
+    def _ask(self, request: web.Request, wish: Callable[[str], None]) -> web.Response:
+        cell_id = request.match_info["cell"]
+        try:
+            wish(cell_id)
+        except KeyError as error:
+            raise _unknown_cell(cell_id) from error
+        except ValueError as error:
+            raise web.HTTPConflict(text=str(error)) from error
+        return web.json_response({"cell": cell_id, "accepted": True}, status=202)
+
+
+def _unknown_cell(cell_id: str) -> web.HTTPNotFound:
+    return web.HTTPNotFound(text=f"there is no cell {cell_id[:128]!r}; /api/v1/cells lists them")
+
+
+async def _body(request: web.Request, allowed: dict[str, Any]) -> dict[str, Any]:
+    """The JSON object of a request; an empty body is an empty object."""
+    text = await request.text()
+    try:
+        body = json.loads(text) if text.strip() else {}
+    except ValueError as error:
+        raise web.HTTPBadRequest(text=f"the body is not JSON: {error}") from error
+    if not isinstance(body, dict):
+        raise web.HTTPBadRequest(text="the body must be a JSON object")
+    for key, value in body.items():
+        if key not in allowed:
+            raise web.HTTPBadRequest(
+                text=f"{key[:40]!r} is unknown; the keys are {', '.join(sorted(allowed))}"
+            )
+        if not isinstance(value, allowed[key]) or isinstance(value, bool):
+            raise web.HTTPBadRequest(text=f"{key} is of the wrong type")
+    return body
+
+
+@web.middleware
+async def _errors_as_json(
+    request: web.Request, handler: Callable[[web.Request], Awaitable[web.StreamResponse]]
+) -> web.StreamResponse:
+    try:
+        return await handler(request)
+    except web.HTTPException as error:
+        if error.status < 400:
+            raise
+        return web.json_response({"error": error.text}, status=error.status, headers=_allow(error))
+
+
+def _allow(error: web.HTTPException) -> dict[str, str]:
+    return {"Allow": error.headers["Allow"]} if "Allow" in error.headers else {}

@@ -1,0 +1,296 @@
+"""The control loop: messages in, the pure stages, instructions carried out.
+
+Everything here runs in one event loop and none of it waits: a message changes the inventory and
+the lives at once; one `tick` then scores, projects and publishes. A change of membership wakes the
+tick instead of waiting for its time, so a failed endpoint leaves Envoy within milliseconds, and a
+storm of such changes is still one publication.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable
+from typing import Protocol
+
+from headrace_controller.control.kept_fleet import KeptCell, KeptFleet
+from headrace_controller.control.metrics import Metrics
+from headrace_controller.inventory import Fleet
+from headrace_controller.lifecycle import (
+    Answer,
+    AskEngine,
+    Barrier,
+    Book,
+    Event,
+    EventKind,
+    Forget,
+    Instruction,
+    LoggedTransition,
+    NotifyDrained,
+    Publish,
+    TellAgentDrain,
+    TellAgentUndrain,
+)
+from headrace_controller.pressure import PressureModel, Pressures
+from headrace_controller.projection import Plan, Projector, baseline_plan
+from headrace_controller.settings import ControllerSettings
+from headrace_pb.v1 import telemetry_pb2 as pb
+from headrace_shared import log
+from headrace_shared.clock import Clock
+from headrace_shared.net import HostPort
+
+RTT_FACTOR = 4.0
+
+
+class Outside(Protocol):
+    """What the loop may do to the world; every call returns at once."""
+
+    def publish(self, plan: Plan) -> None:
+        """Give every gateway the plan."""
+        ...
+
+    def ask_engine(self, cell_id: str, address: HostPort, timeout_s: float) -> None:
+        """Ask an engine whether it lives; the answer comes back through `answered`."""
+        ...
+
+    def send(self, node: str, message: pb.ControllerMessage) -> bool:
+        """Send a message to an agent; False when it is not connected."""
+        ...
+
+
+class ControlLoop:
+    """Owns the inventory and the lives. Implements headrace_controller.ingest.service.Sink."""
+
+    def __init__(
+        self,
+        settings: ControllerSettings,
+        clock: Clock,
+        metrics: Metrics,
+        outside: Outside,
+        kept: KeptFleet | None,
+    ) -> None:
+        now = clock.now()
+        gateways = [gateway.id for gateway in settings.gateways]
+        self._settings = settings
+        self._clock = clock
+        self._metrics = metrics
+        self._outside = outside
+        self._gateways = gateways
+        self._wake = asyncio.Event()
+        self._membership_changed = ""
+        self._heard: set[str] = set()
+        self._alarm = False
+        self._log = log.get("control")
+        self.fleet = Fleet(gateways, holder_ttl_s=settings.lifecycle.ttl_s)
+        ready = frozenset(cell.id for cell in kept.cells if cell.ready) if kept else frozenset()
+        self.book = Book(self.fleet, settings.lifecycle, kept=ready)
+        self.barrier = Barrier(settings.lifecycle.barrier_s, now, kept.nodes if kept else None)
+        self.model = PressureModel(settings.pressure, len(gateways), jump=settings.projection.emergency)
+        self.projector = Projector(settings.projection, gateways, settings.lifecycle.ramp_s)
+        self.pressures: Pressures | None = None
+        self.published: Plan | None = None
+        self._weights: dict[str, dict[str, dict[str, int]]] | None = None
+        if kept is not None:
+            self._restore(kept, now)
+
+    @property
+    def self_preservation(self) -> bool:
+        """True while expiries are withheld."""
+        return self._alarm
+
+    def weights_by_model(self, cell_id: str) -> dict[str, dict[str, int]]:
+        """The published weights of a cell, by model and gateway; empty where it has none."""
+        if self._weights is None:
+            self._weights = _by_cell(self.published) if self.published else {}
+        return self._weights.get(cell_id, {})
+
+    def weights_of(self, cell_id: str) -> dict[str, int]:
+        """The published weight of a cell at each gateway; the most of its pools, 0 = in none."""
+        by_model = self.weights_by_model(cell_id).values()
+        return {
+            gateway: max((each.get(gateway, 0) for each in by_model), default=0) for gateway in self._gateways
+        }
+
+    # Messages, from ingest.
+
+    def hello(self, hello: pb.Hello, now: float) -> None:
+        self._heard.add(hello.node)
+        changes = self.fleet.register(hello.node, hello.site, hello, now)
+        self._carry_out(self.book.registered(changes, now))
+
+    def telemetry(self, node: str, telemetry: pb.Telemetry, now: float) -> None:
+        self.fleet.apply(node, telemetry, now)
+
+    def alive(self, node: str, now: float) -> None:
+        self.fleet.touch(node, now)
+
+    def event(self, node: str, event: pb.CellEvent, now: float) -> None:
+        self._log.info("event", node=node, cell=event.cell_id, kind=event.kind, cause=event.cause)
+        if self.fleet.note_event(node, event, now):
+            self._carry_out(self.book.happened(event, now))
+
+    def goodbye(self, node: str, goodbye: pb.Goodbye, now: float) -> None:
+        self._carry_out(self.book.goodbye(node, goodbye.planned, goodbye.grace_ms / 1000.0, now))
+
+    def stream_lost(self, node: str, now: float) -> None:
+        """Nothing at once: silence is what the lifecycle judges."""
+
+    # Answers and wishes.
+
+    def answered(self, cell_id: str, answer: Answer, detail: str) -> None:
+        """Take an engine's own answer; the cell may be gone by now."""
+        if self.fleet.get(cell_id) is None:
+            return
+        if answer is not Answer.ALIVE:
+            self._log.warning("silent agent, and its engine does not answer", cell=cell_id, detail=detail)
+        self._carry_out(self.book.answered(cell_id, answer, self._clock.now()))
+
+    def drain(self, cell_id: str, cause: str, deadline_s: float | None) -> None:
+        """Begin to drain a cell. Raises KeyError or IllegalTransition."""
+        now = self._clock.now()
+        self._carry_out(
+            self.book.drain(cell_id, now, requested_by="operator", cause=cause, deadline_s=deadline_s)
+        )
+
+    def undrain(self, cell_id: str, cause: str) -> None:
+        """Take a drain back. Raises KeyError or IllegalTransition."""
+        self._carry_out(self.book.undrain(cell_id, self._clock.now(), cause))
+
+    # The tick.
+
+    async def run(self) -> None:
+        """Tick at the set interval, and at once when membership changes, until cancelled."""
+        interval = self._settings.cadence.tick_s
+        due = self._clock.now() + interval
+        while True:
+            try:
+                async with asyncio.timeout(max(0.0, due - self._clock.now())):
+                    await self._wake.wait()
+            except TimeoutError:
+                pass  # the ordinary tick
+            self._wake.clear()
+            now = self._clock.now()
+            lateness = max(0.0, now - due)
+            self.tick(now, lateness)
+            if now >= due:
+                due = max(due + interval, now)
+
+    def tick(self, now: float, lateness: float = 0.0) -> None:
+        """One round of the pure stages at `now`; `lateness` is how late the loop itself is, s."""
+        with self._metrics.tick.time():
+            outcome = self.book.tick(now, lateness)
+            self._note_alarm(outcome.alarm)
+            self._carry_out(outcome.instructions)
+            self._note_transitions(outcome.transitions)
+            if not self.barrier.open(frozenset(self._heard), now):
+                return
+            force = "first" if self.published is None else self._membership_changed
+            self._membership_changed = ""
+            self._publish(now, force)
+
+    def _publish(self, now: float, force: str) -> None:
+        with self._metrics.route_update.time():
+            if self._settings.baseline is not None:
+                plan: Plan | None = baseline_plan(self.fleet, self._gateways)
+                if plan == self.published:
+                    return
+            else:
+                self.pressures = self.model.tick(self.fleet, now)
+                plan = self.projector.tick(self.fleet, self.pressures, now, force=bool(force)).plan
+            if plan is None:
+                return
+            self._outside.publish(plan)
+        self.published, self._weights = plan, None
+
+    # Instructions.
+
+    def _carry_out(self, instructions: Iterable[Instruction]) -> None:
+        for instruction in instructions:
+            match instruction:
+                case Publish(_, cause):
+                    self._membership_changed = cause or "membership"
+                    self._wake.set()
+                case AskEngine(cell_id):
+                    self._ask(cell_id)
+                case TellAgentDrain(cell_id, cause, deadline_s):
+                    drain = pb.Drain(
+                        cell_id=cell_id, cause=cause, deadline_ms=int((deadline_s or 0.0) * 1000)
+                    )
+                    self._direct(cell_id, pb.Directive(drain=drain))
+                case TellAgentUndrain(cell_id):
+                    self._direct(cell_id, pb.Directive(undrain=pb.Undrain(cell_id=cell_id)))
+                case NotifyDrained(cell_id, requested_by, _, outcome):
+                    self._log.info("drained", cell=cell_id, asked_by=requested_by, outcome=outcome)
+                case Forget(cell_id):
+                    self._log.info("forgotten", cell=cell_id)
+
+    def _ask(self, cell_id: str) -> None:
+        row = self.fleet.row(cell_id)
+        facts = self.fleet.facts_of(row)
+        rtts = [rtt for rtt in self.fleet.rtt_ms[row].tolist() if rtt == rtt]
+        timeout = max(
+            self._settings.lifecycle.confirm_timeout_s, RTT_FACTOR * max(rtts, default=0.0) / 1000.0
+        )
+        self._outside.ask_engine(cell_id, HostPort(facts.host, facts.port), timeout)
+
+    def _direct(self, cell_id: str, directive: pb.Directive) -> None:
+        node = self.fleet.facts_of(self.fleet.row(cell_id)).node
+        if not self._outside.send(node, pb.ControllerMessage(directive=directive)):
+            self._log.warning("agent is not connected; it is not told", node=node, cell=cell_id)
+
+    def _note_alarm(self, alarm: bool) -> None:
+        if alarm != self._alarm:
+            self._log.warning("self-preservation on: weights hold" if alarm else "self-preservation off")
+        self._alarm = alarm
+
+    def _note_transitions(self, transitions: Iterable[LoggedTransition]) -> None:
+        for entry in transitions:
+            change = entry.transition
+            before = change.before.name if change.before else ""
+            if before == change.to.name:
+                continue
+            self._metrics.transitions.labels(before, change.to.name, change.event.value).inc()
+            self._log.info(
+                "state",
+                cell=entry.cell_id,
+                before=before,
+                after=change.to.name,
+                by=change.event.value,
+                cause=change.cause,
+            )
+
+    # Warm start.
+
+    def _restore(self, kept: KeptFleet, now: float) -> None:
+        """Hold the kept READY cells as silent ones until their agents are heard or their engines asked."""
+        by_node: dict[tuple[str, str], list[KeptCell]] = {}
+        for cell in kept.cells:
+            if cell.ready:
+                by_node.setdefault((cell.node, cell.site), []).append(cell)
+        for (node, site), cells in by_node.items():
+            hello = pb.Hello(node=node, site=site, cells=[_facts(cell) for cell in cells])
+            self._carry_out(self.book.registered(self.fleet.register(node, site, hello, now), now))
+            for cell in cells:
+                self._carry_out(
+                    self.book.apply(cell.id, Event(EventKind.ADOPTED, "kept from before the restart"), now)
+                )
+
+
+def _by_cell(plan: Plan) -> dict[str, dict[str, dict[str, int]]]:
+    """The plan's weights as [cell][model][gateway]."""
+    found: dict[str, dict[str, dict[str, int]]] = {}
+    for model, gateways in plan.pools.items():
+        for gateway, endpoints in gateways.items():
+            for endpoint in endpoints:
+                found.setdefault(endpoint.cell_id, {}).setdefault(model, {})[gateway] = endpoint.weight
+    return found
+
+
+def _facts(cell: KeptCell) -> pb.CellFacts:
+    facts = pb.CellFacts(
+        cell_id=cell.id, address=pb.Address(host=cell.host, port=cell.port), engine_kind=cell.engine_kind
+    )
+    for model in cell.models:
+        entry = facts.models.add(id=model.id, base_model=model.base_model)
+        if model.max_model_len is not None:
+            entry.max_model_len = model.max_model_len
+    return facts

@@ -1,0 +1,211 @@
+"""Wires the controller: servers outside, the control loop inside, an orderly end."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from contextlib import AsyncExitStack
+
+import grpc
+from aiohttp import web
+
+from headrace_controller.admin import api
+from headrace_controller.control.confirmation import EngineInquiry
+from headrace_controller.control.fleet_view import Views
+from headrace_controller.control.keeper import Keeper
+from headrace_controller.control.kept_fleet import KeptFleetStore
+from headrace_controller.control.loop import ControlLoop
+from headrace_controller.control.metrics import Metrics
+from headrace_controller.control.view import EventView, FleetView
+from headrace_controller.ingest.service import TelemetryService
+from headrace_controller.lifecycle import Answer, IllegalTransition
+from headrace_controller.projection import Plan
+from headrace_controller.settings import ControllerSettings
+from headrace_controller.xds.server import Hooks, XdsServer
+from headrace_controller.xds.snapshot import InconsistentSnapshot, SnapshotBuilder
+from headrace_pb.v1 import telemetry_pb2 as pb
+from headrace_pb.v1.telemetry_pb2_grpc import add_CellTelemetryServicer_to_server
+from headrace_shared import log
+from headrace_shared.clock import Clock, SystemClock
+from headrace_shared.net import HostPort, require_free
+from headrace_shared.tasks import Supervisor
+from headrace_shared.tls import TlsSettings, server_credentials
+
+STOP_GRACE_S = 0.3
+GRPC_OPTIONS = [
+    # A port that is taken must be an error, not a second server that shares it.
+    ("grpc.so_reuseport", 0),
+    ("grpc.max_receive_message_length", 4 * 1024 * 1024),
+    ("grpc.keepalive_time_ms", 10_000),
+    ("grpc.keepalive_timeout_ms", 5_000),
+    ("grpc.keepalive_permit_without_calls", 1),
+    ("grpc.http2.min_ping_interval_without_data_ms", 500),
+    ("grpc.http2.max_ping_strikes", 0),
+]
+
+
+class Controller:
+    """The parts of a running controller; implements control.loop.Outside and admin.api.Controls."""
+
+    def __init__(self, settings: ControllerSettings, clock: Clock) -> None:
+        self._settings = settings
+        self._log = log.get("controller")
+        self.metrics = Metrics()
+        epoch = clock.wall_ns()
+        self.store = KeptFleetStore(settings.state_dir, settings.region) if settings.state_dir else None
+        self.inquiry = EngineInquiry(self._engine_answered)
+        self.xds = XdsServer(clock, [gateway.id for gateway in settings.gateways], self._hooks())
+        self._builders = {
+            gateway.id: SnapshotBuilder(gateway, settings.envoy, baseline=settings.baseline, epoch_ns=epoch)
+            for gateway in settings.gateways
+        }
+        self.loop = ControlLoop(
+            settings, clock, self.metrics, self, self.store.load() if self.store else None
+        )
+        self.keeper = Keeper(self.store, self.loop, settings.region) if self.store else None
+        tls = settings.listen.telemetry_tls
+        self.ingest = TelemetryService(
+            self.loop,
+            clock,
+            self._welcome,
+            on_message=lambda kind: self.metrics.messages.labels(kind).inc(),
+            on_rejection=lambda reason: self.metrics.rejections.labels(reason).inc(),
+            check_identity=tls is not None and tls.ca is not None,
+        )
+        self.views = Views(settings, clock, self.loop, self.xds)
+        self.metrics.watch(self.views.fleet)
+
+    # control.loop.Outside
+
+    def publish(self, plan: Plan) -> None:
+        for gateway_id, builder in self._builders.items():
+            try:
+                self.xds.publish(gateway_id, builder.build(plan))
+            except InconsistentSnapshot as error:
+                self.metrics.errors.inc()
+                self._log.error(
+                    "inconsistent snapshot; the last one stays", gateway=gateway_id, error=str(error)
+                )
+
+    def ask_engine(self, cell_id: str, address: HostPort, timeout_s: float) -> None:
+        self.inquiry.ask(cell_id, address, timeout_s)
+
+    def send(self, node: str, message: pb.ControllerMessage) -> bool:
+        return self.ingest.send(node, message)
+
+    # admin.api.Controls
+
+    def fleet_view(self) -> FleetView:
+        return self.views.fleet()
+
+    def event_views(self, limit: int) -> Sequence[EventView]:
+        return self.views.events(limit)
+
+    def drain(self, cell_id: str, cause: str, deadline_s: float | None) -> None:
+        try:
+            self.loop.drain(cell_id, cause, deadline_s)
+        except IllegalTransition as error:
+            raise ValueError(str(error)) from error
+
+    def undrain(self, cell_id: str, cause: str) -> None:
+        try:
+            self.loop.undrain(cell_id, cause)
+        except IllegalTransition as error:
+            raise ValueError(str(error)) from error
+
+    def _engine_answered(self, cell_id: str, answer: Answer, detail: str) -> None:
+        self.loop.answered(cell_id, answer, detail)
+
+    def _welcome(self) -> pb.Welcome:
+        cadence = self._settings.cadence
+        return pb.Welcome(
+            telemetry_interval_ms=round(cadence.telemetry_s * 1000),
+            liveness_interval_ms=round(cadence.liveness_s * 1000),
+            gateways=[
+                pb.Gateway(id=each.id, host=each.host, port=each.port) for each in self._settings.gateways
+            ],
+        )
+
+    def _hooks(self) -> Hooks:
+        return Hooks(
+            on_push=lambda gateway, kind: self.metrics.pushes.labels(gateway, kind).inc(),
+            on_ack=lambda gateway, kind, seconds: self.metrics.acks.labels(kind).observe(seconds),
+            on_nack=lambda gateway, kind, message: self.metrics.nacks.labels(gateway, kind).inc(),
+        )
+
+
+async def run(settings: ControllerSettings, stop: asyncio.Event) -> None:
+    """Run a controller until `stop` is set. Raises PortInUseError and TlsError before serving.
+
+    It ends in order: no new messages, then no more publications, then the servers. Envoys keep
+    the weights they hold.
+    """
+    logger = log.get("controller")
+    listen = settings.listen
+    for field in ("telemetry", "xds", "admin"):
+        require_free(f"listen.{field}", getattr(listen, field))
+    _warn_of_open_ports(settings)
+    controller = Controller(settings, SystemClock())
+    async with AsyncExitStack() as stack:
+        stack.push_async_callback(controller.inquiry.close)
+        await _serve_grpc(stack, listen.xds, listen.xds_tls, "listen.xds_tls", controller, for_agents=False)
+        await _serve_grpc(
+            stack, listen.telemetry, listen.telemetry_tls, "listen.telemetry_tls", controller, for_agents=True
+        )
+        await _serve_admin(stack, listen.admin, controller)
+        supervisor = await stack.enter_async_context(Supervisor())
+        supervisor.spawn("control loop", controller.loop.run())
+        if controller.keeper is not None:
+            supervisor.spawn("keep fleet", controller.keeper.run())
+        logger.info(
+            "serving",
+            region=settings.region,
+            telemetry=str(listen.telemetry),
+            xds=str(listen.xds),
+            admin=str(listen.admin),
+        )
+        await supervisor.wait(stop)
+        logger.info("stopping")
+
+
+async def _serve_grpc(
+    stack: AsyncExitStack,
+    address: HostPort,
+    tls: TlsSettings | None,
+    field: str,
+    controller: Controller,
+    for_agents: bool,
+) -> None:
+    server = grpc.aio.server(options=GRPC_OPTIONS)
+    if for_agents:
+        add_CellTelemetryServicer_to_server(controller.ingest, server)
+    else:
+        controller.xds.add_to(server)
+    if tls is None:
+        server.add_insecure_port(str(address))
+    else:
+        server.add_secure_port(str(address), server_credentials(tls, field))
+    await server.start()
+    stack.push_async_callback(server.stop, STOP_GRACE_S)
+    if not for_agents:
+        stack.push_async_callback(controller.xds.close)
+
+
+async def _serve_admin(stack: AsyncExitStack, address: HostPort, controller: Controller) -> None:
+    runner = web.AppRunner(
+        api.build(controller, controller.metrics.registry), access_log=None, shutdown_timeout=STOP_GRACE_S
+    )
+    await runner.setup()
+    stack.push_async_callback(runner.cleanup)
+    await web.TCPSite(runner, address.host, address.port).start()
+
+
+def _warn_of_open_ports(settings: ControllerSettings) -> None:
+    """Say which ports other machines can reach without a certificate or a token."""
+    listen = settings.listen
+    for field, tls in (("telemetry", listen.telemetry_tls), ("xds", listen.xds_tls), ("admin", None)):
+        address: HostPort = getattr(listen, field)
+        if not address.is_loopback and tls is None:
+            log.get("controller").warning(
+                "port is open to other machines without TLS", setting=f"listen.{field}", address=str(address)
+            )

@@ -1,0 +1,41 @@
+"""The controller's settings file: what is wrong with it is named."""
+
+from __future__ import annotations
+
+import pytest
+
+from headrace_controller.settings import ControllerSettings
+from headrace_shared import config
+from headrace_shared.config import ConfigError
+
+GOOD = "gateways:\n  - id: gw-1\n    host: 127.0.0.1\n"
+
+
+def test_the_least_file_gives_the_design_defaults() -> None:
+    loaded = config.parse(GOOD, ControllerSettings)
+    assert (loaded.cadence.telemetry_s, loaded.cadence.liveness_s) == (0.5, 0.1)
+    assert (loaded.lifecycle.ttl_s, loaded.lifecycle.on_silence) == (0.5, "confirm")
+    assert (loaded.pressure.scorer, loaded.projection.name) == ("v3", "headroom")
+    assert loaded.envoy.upstream_idle_timeout_s < 5.0, "vLLM closes idle connections after 5 s"
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("region: r\n", "gateways: this key is required"),
+        ("gateways: []\n", "line 1: gateways:"),
+        (GOOD + "lifecyle: {}\n", "line 4: lifecyle: unknown key"),
+        (GOOD + "lifecycle:\n  ttl_s: soon\n", "line 5: lifecycle.ttl_s:"),
+        (GOOD + "lifecycle:\n  on_silence: panic\n", "'confirm' or 'fail'"),
+        (GOOD + "listen:\n  xds: 18001\n", "line 5: listen.xds"),
+        (GOOD + "listen:\n  xds: host\n", "write host:port"),
+        (GOOD + "baseline: random\n", "'rr' or 'lr'"),
+        (GOOD + "pressure:\n  signals:\n    ttft: {high: 1}\n", "'ttft' is no signal; the signals are queue_depth"),
+        (GOOD + "  - id: gw-1\n    host: h\n", "two gateways have the same id 'gw-1'"),
+        (GOOD + "projection:\n  max_weight: 0\n", "line 5: projection.max_weight"),
+    ],
+)
+def test_mistakes_are_named_with_their_place(text: str, said: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        config.parse(text, ControllerSettings, "c.yaml")
+    assert said in str(caught.value)
