@@ -1,0 +1,1 @@
+"""Benchmarks: speed shown as medians and as ratios against a baseline in the same run."""
