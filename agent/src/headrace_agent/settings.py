@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ipaddress
 from pathlib import Path
 from typing import Annotated, Literal, Self
 from urllib.parse import urlsplit
@@ -31,8 +32,8 @@ class CellSettings(Settings):
     """One engine on this host.
 
     `url` is where the agent reaches it; `advertise` is where gateways do (default: the host and
-    port of `url`). `gpus` names the GPUs under it by UUID or index; none means that no hardware
-    figure belongs to it. `kind` overrides the detection from the metrics page. `api_key_file`
+    port of `url`) and must be an IP address. `gpus` names the GPUs under it by UUID or index; none
+    means that no hardware figure belongs to it. `kind` overrides the detection from the metrics page. `api_key_file`
     holds the key that the agent's own completions carry.
     """
 
@@ -46,11 +47,23 @@ class CellSettings(Settings):
 
     @property
     def address(self) -> HostPort:
-        """Where gateways reach the engine."""
+        """Where gateways reach the engine: an IP address and a port."""
         if self.advertise is not None:
             return self.advertise
         parts = urlsplit(self.url)
-        return HostPort(str(parts.hostname), parts.port or (443 if parts.scheme == "https" else 80))
+        host = "127.0.0.1" if parts.hostname == "localhost" else str(parts.hostname)
+        return HostPort(host, parts.port or (443 if parts.scheme == "https" else 80))
+
+    @model_validator(mode="after")
+    def _reachable(self) -> Self:
+        try:
+            ipaddress.ip_address(self.address.host)
+        except ValueError as error:
+            raise ValueError(
+                f"gateways need an IP address and {self.address.host!r} is a name; "
+                "set advertise to the address at which gateways reach this engine"
+            ) from error
+        return self
 
 
 class EngineSettings(Settings):

@@ -86,11 +86,26 @@ def parse(text: str, model: type[Model], path: Path | str = "<text>") -> Model:
     try:
         loaded = model.model_validate(data)
     except ValidationError as error:
-        problems += [_problem(detail, lines) for detail in error.errors(include_url=False)]
+        problems += [_problem(detail, lines) for detail in _telling(error)]
         raise ConfigError(path, sorted(problems, key=lambda p: (p.line, p.field))) from error
     if problems:
         raise ConfigError(path, problems)
     return loaded
+
+
+def _telling(error: ValidationError) -> list[Any]:
+    """The errors that say something: a list is not too short only because its items are wrong."""
+    details: list[Any] = error.errors(include_url=False)
+    places = [tuple(detail["loc"]) for detail in details]
+    return [
+        detail
+        for detail in details
+        if detail["type"] != "too_short"
+        or not any(
+            len(place) > len(detail["loc"]) and place[: len(detail["loc"])] == tuple(detail["loc"])
+            for place in places
+        )
+    ]
 
 
 def _plain(node: yaml.Node, place: Place, lines: dict[Place, int], problems: list[Problem]) -> Any:

@@ -780,6 +780,7 @@ class CellEvent(_message.Message):
     KIND_FIELD_NUMBER: _builtins.int
     CAUSE_FIELD_NUMBER: _builtins.int
     XID_FIELD_NUMBER: _builtins.int
+    AGE_MS_FIELD_NUMBER: _builtins.int
     seq: _builtins.int
     event_id: _builtins.int
     """Rises by one per event within an incarnation; Ack names it."""
@@ -787,6 +788,8 @@ class CellEvent(_message.Message):
     kind: Global___CellEventKind.ValueType
     cause: _builtins.str
     xid: _builtins.int
+    age_ms: _builtins.int
+    """Between the event and its sending, ms: an event kept over a long outage is history."""
     def __init__(
         self,
         *,
@@ -796,10 +799,11 @@ class CellEvent(_message.Message):
         kind: Global___CellEventKind.ValueType = ...,
         cause: _builtins.str = ...,
         xid: _builtins.int | None = ...,
+        age_ms: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_xid", b"_xid", "xid", b"xid"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_xid", b"_xid", "cause", b"cause", "cell_id", b"cell_id", "event_id", b"event_id", "kind", b"kind", "seq", b"seq", "xid", b"xid"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_xid", b"_xid", "age_ms", b"age_ms", "cause", b"cause", "cell_id", b"cell_id", "event_id", b"event_id", "kind", b"kind", "seq", b"seq", "xid", b"xid"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__xid: _TypeAlias = _typing.Literal["xid"]  # noqa: Y015
     _WhichOneofArgType__xid: _TypeAlias = _typing.Literal["_xid", b"_xid"]  # noqa: Y015

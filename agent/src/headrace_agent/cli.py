@@ -1,0 +1,147 @@
+"""The `headrace-agent` program."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated, Final
+
+import typer
+
+import headrace_agent
+from headrace_agent import settings as settings_module
+from headrace_shared import log
+from headrace_shared.config import ConfigError
+from headrace_shared.net import PortInUseError
+from headrace_shared.tls import TlsError, channel_credentials
+
+# systemd and operators are promised an end within two seconds of SIGTERM.
+EXIT_WITHIN_S: Final = 1.7
+
+EPILOG: Final = """\
+Example of a config file:
+
+\b
+  node: gpu-host-1              # this host, unique in the fleet
+  site: berlin                  # the place with its own network path
+  controllers:
+    - address: 10.0.0.5:18000   # one entry per controller; each is independent
+  cells:                        # one entry per engine on this host
+    - id: berlin-1
+      url: http://127.0.0.1:8000     # where this agent reaches the engine
+      advertise: 10.0.1.7:8000       # where gateways reach it (an IP address)
+      gpus: [0, 1]                   # indexes or UUIDs of the GPUs under it
+  hardware:
+    dcgm_url: http://127.0.0.1:9400/metrics
+  metrics_listen: 127.0.0.1:9464     # the agent's own /metrics and /healthz
+
+\b
+Try it:
+  headrace-agent config check agent.yaml
+  headrace-agent run --config agent.yaml
+
+SIGTERM or Ctrl-C says goodbye to the controllers and ends with exit code 0.
+Exit code 2: the config, a certificate or a port cannot be used; stderr says which and what to do.
+"""
+
+app = typer.Typer(
+    add_completion=False,
+    no_args_is_help=True,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+    help="Reads the inference engines, GPUs and network paths of this host and streams them to Headrace "
+    "controllers.",
+    epilog=EPILOG,
+)
+config_app = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="Look after config files.")
+app.add_typer(config_app, name="config")
+
+
+@contextmanager
+def _clear_errors() -> Iterator[None]:
+    """What the operator can mend is said in words, with exit code 2 and no traceback."""
+    try:
+        yield
+    except (ConfigError, PortInUseError, TlsError) as error:
+        typer.echo(f"headrace-agent: {error}", err=True)
+        raise typer.Exit(2) from error
+
+
+def _show_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"headrace-agent {headrace_agent.__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _root(
+    version: Annotated[
+        bool,
+        typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version and exit."),
+    ] = False,
+) -> None:
+    pass
+
+
+@app.command()
+def run(
+    config: Annotated[Path, typer.Option("--config", "-c", help="The agent's config file (YAML).")],
+) -> None:
+    """Run the agent until SIGTERM or Ctrl-C."""
+    from headrace_agent import service
+    from headrace_shared.tasks import run_until_signal
+
+    with _clear_errors():
+        settings = settings_module.load(config)
+        log.configure(settings.log.level, settings.log.format)
+
+        async def main(stop: asyncio.Event) -> None:
+            watching = asyncio.create_task(_bound_exit(stop, _exit_hard), name="bound the exit")
+            try:
+                await service.run(settings, stop)
+            finally:
+                watching.cancel()
+
+        asyncio.run(run_until_signal(main))
+
+
+@config_app.command()
+def check(path: Annotated[Path, typer.Argument(help="The config file to check.")]) -> None:
+    """Check a config file and the TLS files it names; list everything that is wrong."""
+    with _clear_errors():
+        settings = settings_module.load(path)
+        for controller in settings.controllers:
+            if controller.tls is not None:
+                channel_credentials(controller.tls, f"controllers ({controller.address}): tls")
+    cells = ", ".join(cell.id for cell in settings.cells)
+    controllers = ", ".join(str(each.address) for each in settings.controllers)
+    typer.echo(
+        f"{path}: good.\nnode {settings.node} at {settings.site}; cells: {cells}; controllers: {controllers}"
+    )
+
+
+async def _bound_exit(stop: asyncio.Event, end: Callable[[], None], within_s: float = EXIT_WITHIN_S) -> None:
+    """Once `stop` is set, see that the process ends, whatever a library's thread still waits for.
+
+    A name lookup cannot be cancelled, and the interpreter waits for the thread that makes it.
+    """
+    await stop.wait()
+    timer = threading.Timer(within_s, end)
+    timer.daemon = True
+    timer.start()
+
+
+def _exit_hard() -> None:
+    log.get("agent").warning("something did not end in time; leaving without it")
+    os._exit(0)
+
+
+def main() -> None:
+    """Entry point of the program."""
+    # The library's own lines about failed connections repeat, in another form, what is logged here.
+    os.environ.setdefault("GRPC_VERBOSITY", "NONE")
+    app()

@@ -1,0 +1,1 @@
+"""Readings to messages, and messages to every controller."""

@@ -1,0 +1,241 @@
+"""One controller's stream: connect, converse, and come back when it breaks, for ever.
+
+Every controller has its own connection, backoff and fate. Nothing here ever waits on behalf of
+another part of the agent: `offer` returns at once, whatever the controller does.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import grpc
+
+from headrace_agent.collectors.readings import CellEvent
+from headrace_agent.heartbeat.build import build_goodbye
+from headrace_agent.heartbeat.cadence import Backoff
+from headrace_agent.heartbeat.conversation import Conversation, NoAnswerError
+from headrace_agent.heartbeat.outbox import Outbox, Reporter
+from headrace_agent.heartbeat.trouble import Trouble, explain
+from headrace_agent.settings import ControllerSettings
+from headrace_pb.v1 import telemetry_pb2 as pb
+from headrace_pb.v1.telemetry_pb2_grpc import CellTelemetryStub
+from headrace_shared import log
+from headrace_shared.clock import Clock
+from headrace_shared.tls import TlsError, channel_credentials
+
+# A connection that lived this long was a good one: the next attempt comes soon.
+GOOD_AFTER_S: Final = 5.0
+# A cell that another node holds is asked for again, in case that node has left.
+REFUSED_AGAIN_S: Final = 30.0
+MAX_GATEWAYS: Final = 256
+MAX_TROUBLES: Final = 8
+
+_OPTIONS: Final = (
+    # A fresh channel must not inherit the reconnect backoff of the one before.
+    ("grpc.use_local_subchannel_pool", 1),
+    ("grpc.initial_reconnect_backoff_ms", 100),
+    ("grpc.max_reconnect_backoff_ms", 2000),
+    ("grpc.enable_retries", 0),
+    # The address is the operator's word; a proxy meant for the Web would take beats elsewhere.
+    ("grpc.enable_http_proxy", 0),
+    # A host that vanished without a word is noticed by its silence.
+    ("grpc.keepalive_time_ms", 10_000),
+    ("grpc.keepalive_timeout_ms", 3_000),
+    ("grpc.http2.max_pings_without_data", 0),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Handlers:
+    """What a controller's words do. All return at once; the first argument is the controller."""
+
+    gateways: Callable[[str, Sequence[pb.Gateway]], None]
+    drain: Callable[[str, pb.Drain], None]
+    undrain: Callable[[str, pb.Undrain], None]
+
+
+class ControllerStream:
+    """Streams one agent's reports to one controller.
+
+    `connected` is True between a Welcome and the end of its stream; `beats_sent` counts telemetry
+    and liveness beats; `events_unacked` and `events_dropped` count events.
+    """
+
+    def __init__(
+        self,
+        settings: ControllerSettings,
+        reporter: Reporter,
+        handlers: Handlers,
+        clock: Clock,
+        rng: Callable[[], float] = random.random,
+    ) -> None:
+        """Raises headrace_shared.tls.TlsError where the TLS files cannot be used."""
+        self.name = str(settings.address)
+        self.connected = False
+        self.beats_sent = 0
+        self._settings = settings
+        self._handlers = handlers
+        self._clock = clock
+        self._outbox = Outbox(reporter)
+        self._backoff = Backoff(rng)
+        self._wake = asyncio.Event()
+        self._leaving = False
+        self._ended = asyncio.Event()
+        self._conversation: Conversation | None = None
+        self._welcomed_at: float | None = None
+        self._refused: dict[str, str] = {}
+        self._ask_again: asyncio.TimerHandle | None = None
+        self._said: set[str] = set()
+        self._log = log.get("stream").bind(controller=self.name)
+        self._credentials()
+
+    @property
+    def events_unacked(self) -> int:
+        """Events that the controller has not acknowledged."""
+        return self._outbox.unacked
+
+    @property
+    def events_dropped(self) -> int:
+        """Events lost to the bound on how many are kept."""
+        return self._outbox.dropped
+
+    def offer(self, event: CellEvent) -> None:
+        """Tell the controller at once, or as soon as it is back."""
+        if not self._outbox.add(event, self._clock.now()) and "full" not in self._said:
+            self._say("full", "too many events unacknowledged; the oldest moot ones are dropped")
+        self._wake.set()
+
+    async def leave(self, planned: bool, grace_s: float, reason: str) -> None:
+        """Say Goodbye and wait until the controller has ended the stream; at once if not connected."""
+        self._leaving = True
+        if not self.connected:
+            return
+        self._outbox.leave(build_goodbye(planned, grace_s, reason))
+        self._wake.set()
+        await self._ended.wait()
+
+    async def run(self) -> None:
+        """Stream until cancelled, or until `leave` is done."""
+        while True:
+            trouble, lost = await self._attempt()
+            if self._leaving:
+                return
+            self._note(trouble, lost)
+            await asyncio.sleep(self._backoff.next_s())
+
+    async def _attempt(self) -> tuple[Trouble, bool]:
+        """One connection, from dialling to its end: why it ended, and whether it had been welcomed."""
+        trouble = await self._connection()
+        lost, self.connected = self.connected, False
+        return trouble, lost
+
+    async def _connection(self) -> Trouble:
+        self._ended.clear()
+        try:
+            channel = self._dial()
+            try:
+                await self._converse(channel)
+            finally:
+                await channel.close()
+        except (grpc.aio.BaseError, grpc.RpcError, NoAnswerError, TlsError, OSError) as error:
+            return explain(error)
+        else:
+            return Trouble("closed", "the controller ended the stream", "")
+        finally:
+            self._close_books()
+
+    def _close_books(self) -> None:
+        if self._welcomed_at is not None and self._clock.now() - self._welcomed_at >= GOOD_AFTER_S:
+            self._backoff.reset()
+        self._welcomed_at = None
+        self._conversation = None
+        if self._ask_again is not None:
+            self._ask_again.cancel()
+        self._ended.set()
+
+    def _credentials(self) -> grpc.ChannelCredentials | None:
+        tls = self._settings.tls
+        return channel_credentials(tls, f"controllers ({self.name}): tls") if tls is not None else None
+
+    def _dial(self) -> grpc.aio.Channel:
+        # The files are read anew each time, so that renewed certificates need no restart.
+        credentials = self._credentials()
+        if credentials is None:
+            return grpc.aio.insecure_channel(self.name, options=_OPTIONS)
+        return grpc.aio.secure_channel(self.name, credentials, options=_OPTIONS)
+
+    async def _converse(self, channel: grpc.aio.Channel) -> None:
+        call = CellTelemetryStub(channel).Stream()
+        self._conversation = Conversation(
+            call, self._outbox, self._wake, self._clock, self._take, self._count_beat
+        )
+        try:
+            await self._conversation.run(self.name)
+        finally:
+            call.cancel()
+
+    def _count_beat(self) -> None:
+        self.beats_sent += 1
+
+    def _take(self, message: pb.ControllerMessage) -> None:
+        """Act on one message of the controller; an unknown kind is ignored."""
+        kind = message.WhichOneof("body")
+        if kind == "welcome":
+            self._take_welcome(message.welcome)
+        elif kind == "ack":
+            self._outbox.acknowledge(message.ack.event_id)
+        elif kind == "directive":
+            self._take_directive(message.directive)
+
+    def _take_welcome(self, welcome: pb.Welcome) -> None:
+        if not self.connected:
+            self.connected = True
+            self._welcomed_at = self._clock.now()
+            self._said.clear()
+            self._log.info("controller connected", session=welcome.session[:128])
+        self._set_cadence(welcome.telemetry_interval_ms, welcome.liveness_interval_ms)
+        self._note_refused({cell.cell_id: cell.reason for cell in welcome.refused})
+        self._handlers.gateways(self.name, welcome.gateways[:MAX_GATEWAYS])
+
+    def _take_directive(self, directive: pb.Directive) -> None:
+        kind = directive.WhichOneof("body")
+        if kind == "drain":
+            self._handlers.drain(self.name, directive.drain)
+        elif kind == "undrain":
+            self._handlers.undrain(self.name, directive.undrain)
+        elif kind == "cadence":
+            self._set_cadence(directive.cadence.telemetry_interval_ms, directive.cadence.liveness_interval_ms)
+
+    def _set_cadence(self, telemetry_ms: int, liveness_ms: int) -> None:
+        if self._conversation is not None:
+            self._conversation.cadence.ask(telemetry_ms, liveness_ms, self._clock.now())
+            self._wake.set()
+
+    def _note_refused(self, refused: dict[str, str]) -> None:
+        for cell_id, reason in refused.items():
+            if self._refused.get(cell_id) != reason:
+                self._log.warning("cell refused by the controller", cell=cell_id, why=reason[:512])
+        self._refused = refused
+        if self._ask_again is not None:
+            self._ask_again.cancel()
+        if refused:
+            self._ask_again = asyncio.get_running_loop().call_later(REFUSED_AGAIN_S, self._hello_again)
+
+    def _hello_again(self) -> None:
+        self._outbox.want_hello()
+        self._wake.set()
+
+    def _note(self, trouble: Trouble, lost: bool) -> None:
+        """Say each reason once until the controller has been there again."""
+        if trouble.key in self._said or len(self._said) >= MAX_TROUBLES:
+            return
+        what = "controller lost" if lost else "controller unreachable"
+        self._say(trouble.key, what, why=trouble.why, remedy=f"retrying; {trouble.remedy}".rstrip("; "))
+
+    def _say(self, key: str, what: str, **details: str) -> None:
+        self._said.add(key)
+        self._log.warning(what, **details)

@@ -1,0 +1,84 @@
+"""What the agent itself notices over time: GPUs that vanish and drains that are over."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Final
+
+from headrace_agent.collectors.readings import CellEvent, EventKind
+from headrace_agent.heartbeat.drain import Drains
+from headrace_agent.service.node import Node
+from headrace_pb.v1 import telemetry_pb2 as pb
+from headrace_shared import log
+from headrace_shared.clock import Clock
+
+INTERVAL_S: Final = 0.25
+
+
+class Watch:
+    """Turns conditions into events. `tell_all` reaches every controller, `tell_one` the one named."""
+
+    def __init__(
+        self,
+        node: Node,
+        clock: Clock,
+        tell_all: Callable[[CellEvent], None],
+        tell_one: Callable[[str, CellEvent], None],
+    ) -> None:
+        self._node = node
+        self._clock = clock
+        self._tell_all = tell_all
+        self._tell_one = tell_one
+        self._drains = Drains()
+        self._lost: set[str] = set()
+        self._log = log.get("watch")
+
+    async def run(self) -> None:
+        """Check until cancelled."""
+        while True:
+            self.check(self._clock.now())
+            await asyncio.sleep(INTERVAL_S)
+
+    def check(self, now: float) -> None:
+        """One look at all cells."""
+        for cell_id in self._node.cell_ids:
+            self._check_gpus(cell_id)
+        for done in self._drains.check(self._node.engine, now):
+            self._log.info("drain finished", cell=done.cell_id, controller=done.controller, cause=done.cause)
+            self._tell_one(done.controller, CellEvent(done.cell_id, EventKind.DRAIN_FINISHED, done.cause))
+
+    def drain(self, controller: str, drain: pb.Drain) -> None:
+        """A controller drains a cell: it is told when the cell is empty or the deadline passes."""
+        if drain.cell_id not in self._node:
+            self._log.warning(
+                "asked to drain an unknown cell", cell=drain.cell_id[:128], controller=controller
+            )
+            return
+        deadline_s = drain.deadline_ms / 1000
+        self._drains.start(controller, drain.cell_id, drain.cause[:256], deadline_s, self._clock.now())
+        self._log.info(
+            "drain began",
+            cell=drain.cell_id,
+            controller=controller,
+            cause=drain.cause[:256],
+            deadline_s=deadline_s,
+        )
+
+    def undrain(self, controller: str, undrain: pb.Undrain) -> None:
+        """A controller takes a drain back."""
+        if self._drains.cancel(controller, undrain.cell_id):
+            self._log.info("drain cancelled", cell=undrain.cell_id, controller=controller)
+
+    def xid(self, uuid: str, xid: int) -> None:
+        """A GPU reported an XID: every cell on it is told of."""
+        for cell_id in self._node.cells_on(uuid):
+            self._tell_all(CellEvent(cell_id, EventKind.XID, f"XID {xid} on GPU {uuid}", xid=xid))
+
+    def _check_gpus(self, cell_id: str) -> None:
+        health = self._node.hardware(cell_id).health
+        if health is None or not health.gpu_lost:
+            self._lost.discard(cell_id)
+        elif cell_id not in self._lost:
+            self._lost.add(cell_id)
+            self._tell_all(CellEvent(cell_id, EventKind.GPU_LOST, "a GPU under this cell is gone"))

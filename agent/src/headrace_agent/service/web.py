@@ -1,0 +1,41 @@
+"""The agent's own pages: /metrics for Prometheus, /healthz for supervisors."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from typing import Any, Final
+
+from aiohttp import web
+
+from headrace_shared.net import HostPort, PortInUseError
+
+CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
+SHUTDOWN_S: Final = 0.2
+
+
+@asynccontextmanager
+async def serving(
+    address: HostPort, metrics: Callable[[], bytes], health: Callable[[], dict[str, Any]]
+) -> AsyncIterator[None]:
+    """Serve both pages while the context is open. Raises PortInUseError."""
+    app = web.Application()
+
+    async def show_metrics(request: web.Request) -> web.Response:
+        return web.Response(body=metrics(), headers={"Content-Type": CONTENT_TYPE})
+
+    async def show_health(request: web.Request) -> web.Response:
+        return web.json_response(health())
+
+    app.router.add_get("/metrics", show_metrics)
+    app.router.add_get("/healthz", show_health)
+    runner = web.AppRunner(app, access_log=None, shutdown_timeout=SHUTDOWN_S)
+    await runner.setup()
+    try:
+        try:
+            await web.TCPSite(runner, address.host, address.port).start()
+        except OSError as error:
+            raise PortInUseError("metrics_listen", address) from error
+        yield
+    finally:
+        await runner.cleanup()
