@@ -1,0 +1,154 @@
+"""Counters of another process, made monotonic; and differences over a sliding window."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Hashable, Mapping, Sequence
+from typing import Generic, TypeVar
+
+from headrace_agent.collectors.app.vllm import Figures
+from headrace_agent.collectors.readings import Totals
+
+Key = TypeVar("Key", bound=Hashable)
+Values = tuple[float, ...]
+
+MAX_SERIES = 4096
+# A window is kept as at most about this many marks, however short the scrape interval.
+_MARKS = 100
+
+
+class Increments(Generic[Key]):
+    """What has been added to each series since the page before: never negative.
+
+    A series is a vector of counters that reset together (the buckets of a histogram; one
+    counter is a vector of one). The first page is the base. A series that appears later started
+    from zero; one in which any counter fell was reset, and what it shows now is new; one that
+    vanished is remembered, so that its return is no jump.
+    """
+
+    def __init__(self) -> None:
+        self._last: dict[Key, Values] = {}
+        self._epoch: float | None = None
+        self._based = False
+
+    def update(self, series: Mapping[Key, Values], epoch: float | None) -> dict[Key, Values]:
+        """The increments of each series; `epoch` differs where the process was started anew.
+
+        A series whose vector changed its length has none: its counters are not the same ones.
+        """
+        if self._based and epoch is not None and self._epoch is not None and epoch != self._epoch:
+            self._last.clear()
+        self._epoch = epoch if epoch is not None else self._epoch
+        if not self._based:
+            self._based = True
+            added = {key: (0.0,) * len(values) for key, values in series.items()}
+        else:
+            added = {key: self._added(key, values) for key, values in series.items()}
+        self._last.update(series)
+        if len(self._last) > MAX_SERIES:
+            self._last = dict(series)
+        return added
+
+    def _added(self, key: Key, values: Values) -> Values:
+        last = self._last.get(key)
+        if last is None:
+            return values
+        if len(last) != len(values):
+            return (0.0,) * len(values)
+        if any(new < old for new, old in zip(values, last, strict=True)):
+            return values
+        return tuple(new - old for new, old in zip(values, last, strict=True))
+
+
+class SlidingWindow:
+    """The difference of a rising vector over the last `length_s` seconds."""
+
+    def __init__(self, length_s: float) -> None:
+        self._length_s = length_s
+        self._marks: deque[tuple[float, Values]] = deque()
+        self._latest: Values = ()
+
+    def push(self, values: Sequence[float], now: float) -> None:
+        """Take in the vector as it is at `now`."""
+        self._latest = tuple(values)
+        if not self._marks or now - self._marks[-1][0] >= self._length_s / _MARKS:
+            self._marks.append((now, self._latest))
+        while len(self._marks) > 1 and self._marks[1][0] <= now - self._length_s:
+            self._marks.popleft()
+
+    def delta(self) -> Values:
+        """Latest minus oldest; empty where nothing was pushed."""
+        if not self._marks:
+            return ()
+        return tuple(new - old for new, old in zip(self._latest, self._marks[0][1], strict=True))
+
+    def restart(self) -> None:
+        """Forget what was pushed."""
+        self._marks.clear()
+
+
+ERRORS = ("client_errors", "throttled", "server_errors")
+
+
+class RequestCounter:
+    """Totals since the agent started, and the error rate over the last `window_s` seconds.
+
+    Responses by status are the source where the engine counts them; where it does not, finished
+    requests give `ok`, client errors are unknown, and so is the error rate.
+    """
+
+    def __init__(self, window_s: float) -> None:
+        self._increments: Increments[tuple[str, Hashable]] = Increments()
+        self._sums = dict.fromkeys(("ok", *ERRORS, "cancelled"), 0.0)
+        self._by_status = False
+        self._known: set[str] = set()
+        self._epoch: float | None = None
+        self._window = SlidingWindow(window_s)
+
+    def update(self, figures: Figures, now: float) -> None:
+        """Take in a page."""
+        if figures.started_at is not None and figures.started_at != self._epoch:
+            self._epoch, self._by_status = figures.started_at, False
+        self._by_status = self._by_status or figures.responses is not None
+        self._note_known(figures)
+        finished: dict[tuple[str, Hashable], Values] = {
+            (kind, ("finished", series)): (value,)
+            for (kind, series), value in (figures.finished or {}).items()
+        }
+        responses: dict[tuple[str, Hashable], Values] = {
+            (kind, ("responses", series)): (value,)
+            for (kind, series), value in (figures.responses or {}).items()
+        }
+        added = self._increments.update({**finished, **responses}, figures.started_at)
+        for key in responses if self._by_status else finished:
+            self._sums[key[0]] += added[key][0]
+        failed = sum(self._sums[name] for name in ERRORS)
+        self._window.push((failed, failed + self._sums["ok"]), now)
+
+    def _note_known(self, figures: Figures) -> None:
+        if figures.responses is not None:
+            self._known |= {"ok", "client_errors", "server_errors"}
+        if figures.exact_codes:
+            self._known.add("throttled")
+        if figures.finished is not None:
+            self._known.add("ok")
+
+    def restart_window(self) -> None:
+        """Leave what was counted so far out of the error rate."""
+        self._window.restart()
+
+    @property
+    def totals(self) -> Totals | None:
+        """Requests by class since the agent started; None where nothing was ever counted."""
+        if not self._known:
+            return None
+        return Totals(**{name: round(self._sums[name]) for name in self._known})
+
+    @property
+    def error_rate(self) -> float | None:
+        """Failed share of the window's requests, 0 to 1; None without requests, or where the
+        engine does not count client errors."""
+        delta = self._window.delta()
+        if not self._by_status or not delta or delta[1] <= 0:
+            return None
+        return delta[0] / delta[1]

@@ -1,0 +1,75 @@
+"""Quantiles of a histogram over a sliding window, computed as PromQL's `histogram_quantile` does."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from itertools import accumulate
+
+from headrace_agent.collectors.app.counters import Increments, SlidingWindow
+from headrace_agent.collectors.app.vllm import SeriesKey
+
+
+def quantile(q: float, buckets: Mapping[float, float]) -> float | None:
+    """The `q` quantile (0 to 1) of cumulative counts by upper bound.
+
+    Linear within a bucket; the first bucket starts at 0 where its bound is positive; a rank in
+    the +Inf bucket gives the highest finite bound. Counts that fall from one bound to the next
+    are lifted. None without samples, without a +Inf bucket, or with no other.
+    """
+    bounds = sorted(buckets)
+    if len(bounds) < 2 or bounds[-1] != math.inf:
+        return None
+    counts = list(accumulate((buckets[bound] for bound in bounds), max))
+    if counts[-1] <= 0:
+        return None
+    rank = q * counts[-1]
+    at = next((i for i, count in enumerate(counts[:-1]) if count >= rank), len(bounds) - 1)
+    if at == len(bounds) - 1:
+        return bounds[-2]
+    if at == 0:
+        low, below = 0.0, 0.0
+        if bounds[0] <= 0:
+            return bounds[0]
+    else:
+        low, below = bounds[at - 1], counts[at - 1]
+    inside = counts[at] - below
+    return low + (bounds[at] - low) * ((rank - below) / inside) if inside > 0 else low
+
+
+class WindowedHistogram:
+    """The samples of the last `window_s` seconds of a histogram that is read from pages.
+
+    Series (data-parallel ranks) are merged over the bounds they share. A change of these bounds
+    restarts the window; a reset of the engine's counters does not.
+    """
+
+    def __init__(self, window_s: float) -> None:
+        self._increments: Increments[SeriesKey] = Increments()
+        self._window = SlidingWindow(window_s)
+        self._bounds: tuple[float, ...] = ()
+        self._sums: tuple[float, ...] = ()
+
+    def update(
+        self, series: Mapping[SeriesKey, Mapping[float, float]], epoch: float | None, now: float
+    ) -> None:
+        """Take in a page's buckets: series -> bound -> cumulative count."""
+        if not series:
+            return
+        bounds = tuple(sorted(set.intersection(*(set(buckets) for buckets in series.values()))))
+        if bounds != self._bounds:
+            self._bounds, self._sums = bounds, (0.0,) * len(bounds)
+            self._increments = Increments()
+            self._window.restart()
+        vectors = {key: tuple(buckets[bound] for bound in bounds) for key, buckets in series.items()}
+        added = self._increments.update(vectors, epoch).values()
+        self._sums = tuple(map(sum, zip(self._sums, *added, strict=True)))
+        self._window.push(self._sums, now)
+
+    def restart(self) -> None:
+        """Leave what was observed so far out of the window."""
+        self._window.restart()
+
+    def quantile(self, q: float) -> float | None:
+        """The `q` quantile of the window, in the histogram's unit; None without samples in it."""
+        return quantile(q, dict(zip(self._bounds, self._window.delta(), strict=False)))

@@ -1,0 +1,109 @@
+"""From healthy to serving: look at the page and the models, then adopt or warm up."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from headrace_agent.collectors.app.client import CallError, EngineClient
+from headrace_agent.collectors.app.state import Change, EngineHealth
+from headrace_agent.collectors.app.vllm import Figures
+from headrace_agent.collectors.app.warmup import choose_model, complete, delays
+from headrace_agent.collectors.readings import Model
+from headrace_agent.settings import EngineSettings
+from headrace_shared.clock import Clock
+
+# For an engine that has served, and whose start time nobody knows or believes.
+ASSUMED_UPTIME_S: Final = 3600.0
+_PLAUSIBLE_UPTIME_S: Final = 10 * 366 * 86400.0
+
+
+@dataclass(frozen=True, slots=True)
+class Surroundings:
+    """What a starter does through the collector that owns it.
+
+    `scrape` reads one page; `read_models` refreshes the facts and returns the models; `took`
+    hands a change on; `warmed` is called when a completion was answered; `note` takes the
+    warm-up's trouble, "" for none.
+    """
+
+    scrape: Callable[[], Awaitable[Figures | None]]
+    read_models: Callable[[], Awaitable[Sequence[Model]]]
+    took: Callable[[Change | None], None]
+    warmed: Callable[[], None]
+    note: Callable[[str], None]
+
+
+class Starter:
+    """Takes an engine that awaits it to SERVING; `needed` wakes it."""
+
+    def __init__(
+        self,
+        client: EngineClient,
+        health: EngineHealth,
+        settings: EngineSettings,
+        clock: Clock,
+        needed: asyncio.Event,
+        around: Surroundings,
+    ) -> None:
+        self._client = client
+        self._health = health
+        self._settings = settings
+        self._clock = clock
+        self._needed = needed
+        self._around = around
+
+    async def run(self) -> None:
+        """Serve until cancelled."""
+        while True:
+            await self._needed.wait()
+            self._needed.clear()
+            if self._health.awaiting:
+                await self._start()
+
+    async def _start(self) -> None:
+        life = self._health.life
+        figures = await self._around.scrape()
+        models = await self._around.read_models()
+        now = self._clock.now()
+        if life != self._health.life or not self._health.awaiting:
+            return
+        if figures is not None and figures.has_served:
+            since = serving_since(figures.started_at, self._clock)
+            self._around.took(self._health.adopt(since, now))
+        self._around.took(self._health.begin(now))
+        if self._settings.warm_up:
+            await self._warm_up(life, models)
+        else:
+            self._around.took(self._health.answered(life, "healthy; the warm-up is switched off", now))
+
+    async def _warm_up(self, life: int, models: Sequence[Model]) -> None:
+        for delay in delays():
+            if life != self._health.life or not self._health.awaiting:
+                return
+            trouble = await self._try(models)
+            self._around.note(trouble)
+            if not trouble:
+                self._around.warmed()
+                now = self._clock.now()
+                self._around.took(self._health.answered(life, "healthy, and a completion was answered", now))
+                return
+            await asyncio.sleep(delay)
+            models = await self._around.read_models()
+
+    async def _try(self, models: Sequence[Model]) -> str:
+        """Ask one completion; what went wrong, "" for nothing."""
+        try:
+            await complete(self._client, choose_model(models), self._settings.warm_up_timeout_s)
+        except CallError as error:
+            return str(error)
+        return ""
+
+
+def serving_since(started_at: float | None, clock: Clock) -> float:
+    """When an engine that has served began to, on `clock`; `started_at`: seconds since the epoch."""
+    uptime = clock.wall_ns() / 1e9 - started_at if started_at is not None else -1.0
+    plausible = 0 <= uptime <= _PLAUSIBLE_UPTIME_S
+    return clock.now() - (uptime if plausible else ASSUMED_UPTIME_S)

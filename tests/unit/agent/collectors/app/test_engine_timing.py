@@ -1,0 +1,82 @@
+"""Small decisions about time: ages, back-offs, lateness; and what an error proves."""
+
+from __future__ import annotations
+
+import errno
+from itertools import islice, pairwise
+
+import pytest
+
+from headrace_agent.collectors.app.client import is_refused
+from headrace_agent.collectors.app.probe import overslept
+from headrace_agent.collectors.app.start import serving_since
+from headrace_agent.collectors.app.warmup import LONGEST_DELAY_S, delays
+from headrace_agent.collectors.app.watch import endpoint, next_delay
+from tests.support.clock import FakeClock
+
+
+def test_age_of_an_adopted_engine_is_its_process_age() -> None:
+    clock = FakeClock()
+    assert serving_since(clock.wall_ns() / 1e9 - 120, clock) == pytest.approx(clock.now() - 120, abs=1e-3)
+
+
+@pytest.mark.parametrize("offset_s", [60.0, -1e10, None])
+def test_age_that_nobody_believes_is_an_hour(offset_s: float | None) -> None:
+    """Started in the future, before computers, or at an unknown time."""
+    clock = FakeClock()
+    started_at = None if offset_s is None else clock.wall_ns() / 1e9 + offset_s
+    assert serving_since(started_at, clock) == clock.now() - 3600
+
+
+def test_warm_up_backs_off() -> None:
+    found = list(islice(delays(), 10))
+    assert all(later == min(2 * earlier, LONGEST_DELAY_S) for earlier, later in pairwise(found))
+    assert found[-1] == LONGEST_DELAY_S
+
+
+def test_watch_reconnects_at_once_after_a_long_life_and_ever_slower_after_short_ones() -> None:
+    assert next_delay(0.3, lived_s=5.0) == 0.0
+    delay, found = 0.0, []
+    for _ in range(10):
+        delay = next_delay(delay, lived_s=0.001)
+        found.append(delay)
+    assert found == sorted(found)
+    assert 0 < found[0] <= 0.01
+    assert found[-1] == 0.5
+
+
+def test_own_lateness_is_no_silence() -> None:
+    assert not overslept(2.01, 2.0)
+    assert overslept(5.0, 2.0)
+
+
+REFUSED = f"[Errno {errno.ECONNREFUSED}] Connect call failed"
+
+
+@pytest.mark.parametrize(
+    ("error", "refused"),
+    [
+        (ConnectionRefusedError(errno.ECONNREFUSED, "refused"), True),
+        (OSError(f"Multiple exceptions: {REFUSED} ('::1', 1), {REFUSED} ('127.0.0.1', 1)"), True),
+        (OSError(f"Multiple exceptions: {REFUSED}, [Errno {errno.ENETUNREACH}] unreachable"), False),
+        (OSError(f"Multiple exceptions: [Errno {errno.EADDRNOTAVAIL}] no IPv6 here, {REFUSED}"), True),
+        (OSError("Multiple exceptions: [Errno 99999] odd"), False),
+        (OSError(errno.ENETUNREACH, "unreachable"), False),
+        (TimeoutError(), False),
+    ],
+)
+def test_what_proves_that_nothing_listens(error: OSError, refused: bool) -> None:
+    assert is_refused(error) is refused
+
+
+@pytest.mark.parametrize(
+    ("url", "expected"),
+    [
+        ("http://h:8000/x", ("h", 8000)),
+        ("http://h", ("h", 80)),
+        ("https://h", ("h", 443)),
+        ("https://[::1]:9", ("::1", 9)),
+    ],
+)
+def test_endpoint(url: str, expected: tuple[str, int]) -> None:
+    assert endpoint(url) == expected
