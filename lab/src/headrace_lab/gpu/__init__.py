@@ -1,0 +1,1 @@
+"""Simulated GPUs that follow the load of cells, and the DCGM exporter that tells of them."""

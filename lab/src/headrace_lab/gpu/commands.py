@@ -1,0 +1,56 @@
+"""The command line of the simulated DCGM exporter."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+from typing import Annotated
+
+import typer
+
+from headrace_lab.cell.listening import bind
+from headrace_lab.gpu.model import GpuParameters
+from headrace_lab.gpu.service import serve
+from headrace_lab.gpu.settings import ExporterSettings, parse_placement
+from headrace_shared import log
+from headrace_shared.clock import SystemClock
+from headrace_shared.net import PortInUseError
+from headrace_shared.tasks import run_until_signal
+
+Option = typer.Option
+
+
+def exporter(
+    gpu: Annotated[list[str], Option(help="A GPU and its cell: UUID=http://host:port. Repeatable.")],
+    port: Annotated[int, Option(help="Port to serve on; 0 = the system chooses.", min=0, max=65535)] = 9400,
+    host: Annotated[str, Option(help="Address to serve on.")] = "127.0.0.1",
+    hostname: Annotated[str, Option(help="The Hostname label.")] = "lab-node",
+    gpu_name: Annotated[str, Option(help="The modelName label.")] = "NVIDIA H100 80GB HBM3",
+    collect_seconds: Annotated[float, Option(help="Seconds between two makings of the page.")] = 0.5,
+    poll_seconds: Annotated[float, Option(help="Seconds between two readings of a cell's load.")] = 0.2,
+    preallocate: Annotated[bool, Option(help="The whole KV cache counts as used memory.")] = True,
+) -> None:
+    """Run a simulated DCGM exporter whose GPUs follow the load of cells."""
+    log.configure()
+    try:
+        settings = ExporterSettings(
+            gpus=tuple(parse_placement(text) for text in gpu),
+            gpu=GpuParameters(name=gpu_name, preallocates=preallocate),
+            hostname=hostname,
+            collect_s=collect_seconds,
+            poll_s=poll_seconds,
+        )
+    except ValueError as error:
+        raise _refuse(error) from error
+    # The modules loaded by now live to the end; collecting them there would cost ten times the exit.
+    gc.freeze()
+    try:
+        sock = bind(host, port)
+        asyncio.run(run_until_signal(lambda stop: serve(settings, sock, SystemClock(), stop)))
+    except (OSError, PortInUseError) as error:
+        raise _refuse(error) from error
+
+
+def _refuse(error: Exception) -> typer.Exit:
+    typer.echo(f"headrace-lab dcgm: {error}", err=True)
+    return typer.Exit(2)
