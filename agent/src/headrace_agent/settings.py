@@ -33,8 +33,8 @@ class CellSettings(Settings):
 
     `url` is where the agent reaches it; `advertise` is where gateways do (default: the host and
     port of `url`) and must be an IP address. `gpus` names the GPUs under it by UUID or index; none
-    means that no hardware figure belongs to it. `kind` overrides the detection from the metrics page. `api_key_file`
-    holds the key that the agent's own completions carry.
+    means that no hardware figure belongs to it. `kind` overrides the detection from the metrics
+    page. `api_key_file` holds the key that the agent's own completions carry.
     """
 
     id: Name

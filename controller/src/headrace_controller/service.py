@@ -41,6 +41,8 @@ GRPC_OPTIONS = [
     ("grpc.keepalive_permit_without_calls", 1),
     ("grpc.http2.min_ping_interval_without_data_ms", 500),
     ("grpc.http2.max_ping_strikes", 0),
+    # Otherwise the window of a stream that nobody reads keeps growing.
+    ("grpc.http2.bdp_probe", 0),
 ]
 
 

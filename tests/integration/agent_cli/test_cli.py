@@ -178,7 +178,7 @@ async def test_sigterm_ends_it_with_name_lookups_stuck(
     config = write(tmp_path)
     config.write_text(
         config.read_text()
-        .replace("url: http://127.0.0.1", "url: http://engine.example")
+        .replace("url: http://127.0.0.1", "advertise: 127.0.0.1:1\n    url: http://engine.example")
         .replace('{nvml: "off"}', "{nvml: 'off', dcgm_url: 'http://exporter.example:9400/metrics'}")
     )
     async with agent(config) as running:

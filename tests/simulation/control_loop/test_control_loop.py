@@ -158,6 +158,14 @@ def test_a_dead_engine_is_out_of_the_next_plan_at_once(region: Region) -> None:
     assert region.state("c2") is CellState.FAILED
 
 
+def test_an_old_event_is_history_and_moves_nothing(region: Region) -> None:
+    """An agent that was cut off tells again that its engine died, long after it came back."""
+    event = pb.CellEvent(event_id=1, cell_id="c2", kind=pb.CELL_EVENT_KIND_ENGINE_DOWN, age_ms=60_000)
+    region.loop.event("n2", event, region.clock.now())
+    region.run(1)
+    assert region.weights == {"c1": 100, "c2": 100, "c3": 100}
+
+
 def test_a_dead_engine_that_serves_again_comes_back_after_the_hold_down(region: Region) -> None:
     region.down("n2", "c2")
     region.run(0.1)

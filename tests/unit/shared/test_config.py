@@ -40,6 +40,15 @@ def test_all_errors_are_listed_with_their_lines() -> None:
     assert problems(text) == [(1, "name"), (3, "inner.port"), (6, "items[1].prot"), (7, "share")]
 
 
+def test_a_list_is_not_called_too_short_for_its_bad_items() -> None:
+    class Listed(Settings):
+        items: tuple[Inner, ...] = Field(min_length=1)
+
+    with pytest.raises(ConfigError) as caught:
+        config.parse("items:\n  - port: 0\n", Listed)
+    assert [(p.line, p.field) for p in caught.value.problems] == [(2, "items[0].port")]
+
+
 def test_an_unknown_key_says_what_to_do() -> None:
     with pytest.raises(
         ConfigError, match=r"a.yaml cannot be used:\n  line 2: nmae: unknown key; check its spelling"

@@ -39,6 +39,15 @@ from headrace_shared.clock import Clock
 from headrace_shared.net import HostPort
 
 RTT_FACTOR = 4.0
+# An engine's state changed longer ago than this is told better by the next beat than by the event.
+HISTORY_MS = 1000
+_ENGINE_EVENTS = {
+    pb.CELL_EVENT_KIND_ENGINE_DOWN,
+    pb.CELL_EVENT_KIND_ENGINE_LOADING,
+    pb.CELL_EVENT_KIND_ENGINE_SERVING,
+    pb.CELL_EVENT_KIND_ENGINE_HUNG,
+    pb.CELL_EVENT_KIND_ENGINE_SLEEPING,
+}
 
 
 class Outside(Protocol):
@@ -124,7 +133,12 @@ class ControlLoop:
         self.fleet.touch(node, now)
 
     def event(self, node: str, event: pb.CellEvent, now: float) -> None:
-        self._log.info("event", node=node, cell=event.cell_id, kind=event.kind, cause=event.cause)
+        kind = pb.CellEventKind.Name(event.kind)
+        self._log.info(
+            "event", node=node, cell=event.cell_id, kind=kind, cause=event.cause, age_ms=event.age_ms
+        )
+        if event.kind in _ENGINE_EVENTS and event.age_ms > HISTORY_MS:
+            return
         if self.fleet.note_event(node, event, now):
             self._carry_out(self.book.happened(event, now))
 

@@ -1,1 +1,24 @@
 """Pressure to integer weights: projections, ramp, hysteresis, and the plan that xDS publishes."""
+
+from __future__ import annotations
+
+from headrace_controller.projection.build import baseline_plan, build_plan
+from headrace_controller.projection.headroom import PROJECTIONS, headroom, ramps
+from headrace_controller.projection.hysteresis import Hysteresis, Members, Verdict
+from headrace_controller.projection.plan import Endpoint, Plan
+from headrace_controller.projection.projector import Projected, Projector
+
+__all__ = [
+    "PROJECTIONS",
+    "Endpoint",
+    "Hysteresis",
+    "Members",
+    "Plan",
+    "Projected",
+    "Projector",
+    "Verdict",
+    "baseline_plan",
+    "build_plan",
+    "headroom",
+    "ramps",
+]
