@@ -1,0 +1,230 @@
+"""Polls the hardware sources and hands each cell the figures of its GPUs."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import pynvml
+
+from headrace_agent.collectors.hardware.choice import Offer, choose
+from headrace_agent.collectors.hardware.dcgm import PREFIX, WANTED, read_gpus
+from headrace_agent.collectors.hardware.exporter import Exporter, FetchError
+from headrace_agent.collectors.hardware.figures import GpuRef, fill, worst_health, worst_signals
+from headrace_agent.collectors.hardware.nvml import NvmlError, NvmlReader
+from headrace_agent.collectors.hardware.page import Page, PageError, read_page
+from headrace_agent.collectors.hardware.pulse import Pulse
+from headrace_agent.collectors.hardware.source import Read, Source
+from headrace_agent.collectors.hardware.worker import HungError, Worker
+from headrace_agent.collectors.hardware.xid import XidWatch
+from headrace_agent.collectors.readings import Gpu, HardwareReading, HardwareSource, Health, Status
+from headrace_agent.settings import HardwareSettings
+from headrace_shared import log
+from headrace_shared.clock import Clock
+from headrace_shared.tasks import Supervisor
+
+NVML_TIMEOUT_S = 1.0
+# A library that is not there may be installed one day; a driver may still be loading.
+NVML_RETRY_S = 30.0
+# Over the exporter's own time-out: what only a stuck thread uses up.
+FETCH_SLACK_S = 0.25
+CLOSE_GRACE_S = 0.5
+
+
+class HardwareCollector:
+    """All GPU sources of this host. `on_event(gpu, xid)` is called on the loop for each new XID;
+    `gpu` is a UUID, or `UUID:INSTANCE` for a MIG instance."""
+
+    def __init__(
+        self,
+        settings: HardwareSettings,
+        clock: Clock,
+        on_event: Callable[[str, int], None] | None = None,
+        *,
+        nvml_api: Any = pynvml,
+    ) -> None:
+        self._settings = settings
+        self._clock = clock
+        self._on_event = on_event
+        self._log = log.get("hardware")
+        self._dcgm: Source | None = None
+        self._nvml: Source | None = None
+        if settings.dcgm_url is not None:
+            self._dcgm = Source(
+                HardwareSource.DCGM, settings.dcgm_interval_s, Pulse(settings.dcgm_interval_s)
+            )
+        if settings.nvml == "auto":
+            self._nvml = Source(HardwareSource.NVML, settings.nvml_interval_s)
+        self._sources = [source for source in (self._dcgm, self._nvml) if source is not None]
+        self._nvml_api = nvml_api
+        self._xids = XidWatch()
+        self._said: dict[str, tuple[Status, str]] = {}
+        self._in_force: dict[tuple[GpuRef, ...], HardwareSource] = {}
+
+    async def run(self) -> None:
+        """Poll every source until cancelled; a source that hangs or fails harms no other."""
+        async with Supervisor() as tasks:
+            if self._dcgm is not None:
+                tasks.spawn("hardware dcgm", self._poll_dcgm(self._dcgm, str(self._settings.dcgm_url)))
+            if self._nvml is not None:
+                tasks.spawn("hardware nvml", self._poll_nvml(self._nvml))
+            await tasks.wait(asyncio.Event())
+
+    def reading(self, gpus: tuple[GpuRef, ...], now: float) -> HardwareReading:
+        """The worst figures over the GPUs that a cell names, by the best source that has any now.
+
+        Without GPUs, and where no source has figures, `source` is NONE and there are no signals.
+        """
+        if not gpus:
+            return HardwareReading()
+        offers = [source.offer(gpus, now) for source in self._sources]
+        chosen = choose(offers)
+        self._note(gpus, chosen, offers)
+        return HardwareReading(
+            source=chosen.source if chosen is not None else HardwareSource.NONE,
+            signals=worst_signals(chosen.gpus) if chosen is not None else {},
+            health=_health(chosen, offers),
+            gpus=self._facts(gpus),
+            sources=tuple(offer.reading for offer in offers),
+        )
+
+    def counts(self) -> Mapping[str, tuple[int, int]]:
+        """By source: attempts to read it, and how many of them failed."""
+        return {source.name: (source.reads, source.failures) for source in self._sources}
+
+    def take_dcgm(self, read: Read, now: float) -> None:
+        """Note one read of the exporter, and tell of new XIDs."""
+        if self._dcgm is None:
+            return
+        self._take(self._dcgm, read, now)
+        if read.status is not Status.OK or self._on_event is None:
+            return
+        for gpu, xid in self._xids.changes(read.gpus):
+            self._on_event(gpu, xid)
+
+    def take_nvml(self, read: Read, now: float) -> None:
+        """Note one read of NVML."""
+        if self._nvml is not None:
+            self._take(self._nvml, read, now)
+
+    def _take(self, source: Source, read: Read, now: float) -> None:
+        source.take(read, now)
+        reading = source.reading(now)
+        # Remarks on good figures hold numbers that move a little all the time.
+        said = (reading.status, reading.detail if reading.status is not Status.OK else "")
+        if self._said.get(source.name) == said:
+            return
+        self._said[source.name] = said
+        tell = self._log.info if reading.status in (Status.OK, Status.NO_DATA) else self._log.warning
+        tell("source changed", source=source.name, status=reading.status.value, detail=reading.detail)
+
+    async def _poll_dcgm(self, source: Source, url: str) -> None:
+        worker = Worker("dcgm")
+        exporter = Exporter(url, self._settings.dcgm_timeout_s, self._clock)
+        reader = PageReader(exporter)
+        try:
+            while True:
+                began = self._clock.now()
+                read = await _attempt(worker, reader.read, self._settings.dcgm_timeout_s + FETCH_SLACK_S)
+                self.take_dcgm(read, self._clock.now())
+                await self._pause(began, self._settings.dcgm_interval_s)
+        finally:
+            await worker.close(exporter.close, CLOSE_GRACE_S)
+
+    async def _poll_nvml(self, source: Source) -> None:
+        worker = Worker("nvml")
+        reader = NvmlReader(self._nvml_api)
+        try:
+            while True:
+                began = self._clock.now()
+                read = await _attempt(worker, lambda: _read_nvml(reader), NVML_TIMEOUT_S)
+                self.take_nvml(read, self._clock.now())
+                absent = read.status is Status.NO_DATA
+                await self._pause(began, NVML_RETRY_S if absent else self._settings.nvml_interval_s)
+        finally:
+            await worker.close(reader.close, CLOSE_GRACE_S)
+
+    async def _pause(self, began: float, interval_s: float) -> None:
+        await asyncio.sleep(max(interval_s - (self._clock.now() - began), interval_s / 10))
+
+    def _facts(self, refs: Sequence[GpuRef]) -> tuple[Gpu, ...]:
+        """Static facts stay known while their source is away."""
+        known = ([source.find(ref) for source in self._sources] for ref in refs)
+        found = (next((gpu for gpu in each if gpu is not None), None) for each in known)
+        return tuple(dict.fromkeys(gpu.gpu for gpu in found if gpu is not None))
+
+    def _note(self, refs: tuple[GpuRef, ...], chosen: Offer | None, offers: Sequence[Offer]) -> None:
+        source = chosen.source if chosen is not None else HardwareSource.NONE
+        before = self._in_force.get(refs)
+        if source is before:
+            return
+        self._in_force[refs] = source
+        if before is None and source is HardwareSource.NONE:
+            return  # nothing has been read yet; each source tells for itself why
+        why = "; ".join(f"{each.reading.name}: {each.reading.detail or 'ok'}" for each in offers)
+        self._log.info("hardware figures now come from", source=source.value, gpus=list(refs), why=why)
+
+
+class PageReader:
+    """Fetches and reads the exporter's page, and reads an unchanged page only once.
+
+    Its methods block: call them from a worker's thread.
+    """
+
+    def __init__(self, exporter: Exporter) -> None:
+        self._exporter = exporter
+        self._raw = b""
+        self._read: Read | None = None
+
+    def read(self) -> Read:
+        """The outcome of one fetch; never raises for what an exporter can send."""
+        try:
+            raw = self._exporter.fetch()
+            if self._read is None or raw != self._raw:
+                self._read, self._raw = _read_dcgm(read_page(raw, PREFIX, WANTED), self._exporter.url), raw
+        except FetchError as error:
+            return Read(Status.FAILED, detail=str(error))
+        except PageError as error:
+            return Read(Status.FAILED, detail=f"{self._exporter.url}: {error}")
+        return self._read
+
+
+def _read_dcgm(page: Page, url: str) -> Read:
+    if not page.matching:
+        return Read(Status.NO_DATA, detail=f"{url} has no {PREFIX} metrics; is it a DCGM exporter's page?")
+    gpus = read_gpus(page.samples)
+    if not gpus:
+        status = Status.FAILED if page.malformed else Status.NO_DATA
+        return Read(status, detail=f"{url} has no readable GPU figures ({page.malformed} malformed lines)")
+    return Read(Status.OK, gpus, f"{page.malformed} malformed lines left out" if page.malformed else "")
+
+
+def _read_nvml(reader: NvmlReader) -> Read:
+    try:
+        gpus = reader.read()
+    except NvmlError as error:
+        return Read(Status.NO_DATA if error.absent else Status.FAILED, detail=str(error))
+    return Read(Status.OK, gpus) if gpus else Read(Status.NO_DATA, detail="NVML sees no GPU on this host")
+
+
+async def _attempt(worker: Worker, job: Callable[[], Read], timeout_s: float) -> Read:
+    try:
+        return await worker.call(job, timeout_s)
+    except HungError as error:
+        return Read(Status.FAILED, detail=str(error))
+    except Exception as error:  # noqa: BLE001 - whatever a source provokes stays its own
+        log.get("hardware").exception("a source could not be read")
+        return Read(Status.FAILED, detail=f"unexpected {type(error).__name__}: {error}")
+
+
+def _health(chosen: Offer | None, offers: Sequence[Offer]) -> Health | None:
+    """The chosen source's facts, with what it lacks from the other; a lost GPU counts from any."""
+    ordered = sorted(offers, key=lambda offer: offer is not chosen)
+    facts = [health for offer in ordered if (health := worst_health(offer.gpus)) is not None]
+    if not facts:
+        return None
+    merged = facts[0]
+    for other in facts[1:]:
+        merged = fill(merged, other)
+    return merged

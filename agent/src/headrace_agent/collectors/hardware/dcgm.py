@@ -1,0 +1,165 @@
+"""The DCGM exporter's page as figures per GPU and per MIG instance.
+
+Units on the page: GPU_UTIL and MEM_COPY_UTIL 0–100, PROF_* 0–1, FB_* MiB, °C, W, mJ.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import Final
+
+from headrace_agent.collectors.hardware.figures import GpuFigures, fill, within
+from headrace_agent.collectors.hardware.page import Sample
+from headrace_agent.collectors.readings import Health
+
+PREFIX: Final = "DCGM_FI_"
+
+# Older DCGM versions leak these "blank" values where a figure does not exist.
+BLANK_INT64: Final = 9223372036854775792.0
+BLANK_INT32: Final = 2147483632.0
+BLANK_DOUBLE: Final = 140737488355328.0
+
+ENERGY: Final = "DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION"
+XID: Final = ("DCGM_FI_DEV_XID_ERRORS", "DCGM_FI_DEV_XID_ERROR")
+COMPUTE: Final = (
+    "DCGM_FI_PROF_PIPE_TENSOR_ACTIVE",
+    "DCGM_FI_PROF_SM_ACTIVE",
+    "DCGM_FI_PROF_GR_ENGINE_ACTIVE",
+)
+DRAM: Final = "DCGM_FI_PROF_DRAM_ACTIVE"
+COPY: Final = "DCGM_FI_DEV_MEM_COPY_UTIL"
+UTIL: Final = "DCGM_FI_DEV_GPU_UTIL"
+USED: Final = "DCGM_FI_DEV_FB_USED"
+FREE: Final = "DCGM_FI_DEV_FB_FREE"
+RESERVED: Final = "DCGM_FI_DEV_FB_RESERVED"
+
+# Each fact's field, in order of preference; the second of a pair is the same field's newer name.
+TEMPERATURE: Final = ("DCGM_FI_DEV_GPU_TEMP", "DCGM_FI_DEV_GPU_TEMP_CELSIUS")
+MARGIN: Final = ("DCGM_FI_DEV_GPU_TEMP_LIMIT", "DCGM_FI_DEV_GPU_TEMP_MARGIN_CELSIUS")
+POWER: Final = ("DCGM_FI_DEV_POWER_USAGE", "DCGM_FI_DEV_BOARD_POWER_WATTS")
+POWER_LIMIT: Final = (
+    "DCGM_FI_DEV_ENFORCED_POWER_LIMIT",
+    "DCGM_FI_DEV_BOARD_POWER_LIMIT_ENFORCED_WATTS",
+    "DCGM_FI_DEV_POWER_MGMT_LIMIT",
+)
+REASONS: Final = ("DCGM_FI_DEV_CLOCKS_EVENT_REASONS", "DCGM_FI_DEV_CLOCK_THROTTLE_REASONS")
+REPLAYS: Final = ("DCGM_FI_DEV_PCIE_REPLAY_COUNTER", "DCGM_FI_DEV_PCIE_REPLAY_TOTAL")
+SINGLE_BIT: Final = ("DCGM_FI_DEV_ECC_SBE_VOL_TOTAL", "DCGM_FI_DEV_ECC_SBE_AGG_TOTAL")
+DOUBLE_BIT: Final = ("DCGM_FI_DEV_ECC_DBE_VOL_TOTAL", "DCGM_FI_DEV_ECC_DBE_AGG_TOTAL")
+REMAPPED: Final = (
+    ("DCGM_FI_DEV_UNCORRECTABLE_REMAPPED_ROWS", "DCGM_FI_DEV_ROW_REMAP_UNCORRECTABLE_TOTAL"),
+    ("DCGM_FI_DEV_CORRECTABLE_REMAPPED_ROWS", "DCGM_FI_DEV_ROW_REMAP_CORRECTABLE_TOTAL"),
+)
+
+WANTED: Final = frozenset(
+    [ENERGY, DRAM, COPY, UTIL, USED, FREE, RESERVED]
+    + [name for names in (XID, COMPUTE, TEMPERATURE, MARGIN, POWER, POWER_LIMIT) for name in names]
+    + [name for names in (REASONS, REPLAYS, SINGLE_BIT, DOUBLE_BIT, *REMAPPED) for name in names]
+)
+
+
+@dataclass(slots=True)
+class _Row:
+    uuid: str
+    index: int | None
+    instance: str
+    name: str
+    values: dict[str, float]
+
+
+def read_gpus(samples: Iterable[Sample]) -> tuple[GpuFigures, ...]:
+    """One entry per GPU and per MIG instance, in the page's order.
+
+    What is absent, blank, NaN, negative or out of range is missing. An instance keeps its own
+    signals, and takes the health facts that only its GPU has (temperature, power) from there.
+    """
+    rows: dict[tuple[str, str], _Row] = {}
+    for sample in samples:
+        row = _row_of(rows, sample.labels)
+        if row is None:
+            continue
+        if sample.name not in row.values or (sample.name in XID and not row.values[sample.name]):
+            row.values[sample.name] = sample.value
+    gpus = {key: _figures(row) for key, row in rows.items()}
+    return tuple(_with_parent(each, gpus.get((each.uuid, ""))) for each in gpus.values())
+
+
+def _row_of(rows: dict[tuple[str, str], _Row], labels: Mapping[str, str]) -> _Row | None:
+    uuid = labels.get("UUID") or labels.get("uuid") or ""
+    if not uuid or len(uuid) > 128:
+        return None
+    number = labels.get("gpu", "")
+    key = (uuid, labels.get("GPU_I_ID", ""))
+    if key not in rows:
+        index = int(number) if number.isascii() and number.isdigit() and len(number) < 6 else None
+        rows[key] = _Row(uuid, index, key[1], labels.get("modelName", ""), {})
+    return rows[key]
+
+
+def _figures(row: _Row) -> GpuFigures:
+    values = row.values
+    used, free = _count(values, (USED,)), _count(values, (FREE,))
+    total = None if used is None or free is None else used + free + (_count(values, (RESERVED,)) or 0)
+    bandwidth = _share(values, DRAM, 1.0)
+    copy = _share(values, COPY, 100.0)
+    signals = {
+        "gpu_util": _share(values, UTIL, 100.0),
+        "vram_util": used / (used + free) if used is not None and free is not None and used + free else None,
+        "compute_active": next((s for name in COMPUTE if (s := _share(values, name, 1.0)) is not None), None),
+        "memory_bw_util": bandwidth if bandwidth is not None else copy,
+    }
+    return GpuFigures(
+        uuid=row.uuid,
+        index=row.index,
+        instance=row.instance,
+        name=row.name,
+        memory_mib=total or None,
+        signals={name: value for name, value in signals.items() if value is not None},
+        health=_health(values),
+        energy_mj=within(values.get(ENERGY), 0.0, BLANK_INT64 - 2048),
+        weaker_bandwidth=bandwidth is None and copy is not None,
+    )
+
+
+def _health(values: Mapping[str, float]) -> Health:
+    remapped = [rows for names in REMAPPED if (rows := _count(values, names)) is not None]
+    return Health(
+        temperature_c=_real(values, TEMPERATURE, 1.0, 200.0),
+        thermal_margin_c=_real(values, MARGIN, -100.0, 200.0),
+        power_w=_real(values, POWER, 0.0, 1e5),
+        power_limit_w=_real(values, POWER_LIMIT, 1.0, 1e5),
+        clock_event_reasons=_count(values, REASONS),
+        pcie_replays=_count(values, REPLAYS),
+        ecc_correctable=_count(values, SINGLE_BIT),
+        ecc_uncorrectable=_count(values, DOUBLE_BIT),
+        remapped_rows=sum(remapped) if remapped else None,
+        last_xid=_count(values, XID),
+    )
+
+
+def _with_parent(gpu: GpuFigures, parent: GpuFigures | None) -> GpuFigures:
+    if not gpu.instance or parent is None:
+        return gpu
+    return replace(gpu, name=gpu.name or parent.name, health=fill(gpu.health, parent.health))
+
+
+def _share(values: Mapping[str, float], name: str, full: float) -> float | None:
+    value = within(values.get(name), 0.0, full)
+    return None if value is None else value / full
+
+
+def _real(values: Mapping[str, float], names: Iterable[str], low: float, high: float) -> float | None:
+    for name in names:
+        value = within(values.get(name), low, min(high, BLANK_DOUBLE - 1))
+        if value is not None:
+            return value
+    return None
+
+
+def _count(values: Mapping[str, float], names: Iterable[str]) -> int | None:
+    for name in names:
+        value = within(values.get(name), 0.0, BLANK_INT32 - 1)
+        if value is not None:
+            return int(value)
+    return None

@@ -1,0 +1,136 @@
+"""Measures the path to every gateway, one task a path, a few echoes at a time."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from typing import Any
+
+from headrace_agent.collectors.network.echo import Echo, IcmpProber, Outcome, Prober, TcpProber
+from headrace_agent.collectors.network.names import Resolver, UnresolvedError
+from headrace_agent.collectors.network.path import Condition, GatewayTarget, Path
+from headrace_agent.collectors.network.policy import probe
+from headrace_agent.collectors.readings import PathReading
+from headrace_agent.settings import NetworkSettings
+from headrace_shared import log
+from headrace_shared.clock import Clock
+from headrace_shared.tasks import Supervisor
+
+__all__ = ["GatewayTarget", "PathCollector"]
+
+# Many echoes at once on one loop inflate each other's round trip.
+AT_ONCE = 4
+MAX_GATEWAYS = 256
+
+
+class PathCollector:
+    """The paths to the gateways that `set_gateways` names, from now until it names others.
+
+    `probers` come in order of preference; without them the settings' method decides.
+    """
+
+    def __init__(
+        self,
+        settings: NetworkSettings,
+        clock: Clock,
+        *,
+        probers: Sequence[Prober] | None = None,
+        resolver: Resolver | None = None,
+    ) -> None:
+        self._settings = settings
+        self._clock = clock
+        self._probers = _probers(settings, clock) if probers is None else tuple(probers)
+        self._resolver = resolver if resolver is not None else Resolver(clock)
+        self._log = log.get("network")
+        self._paths: dict[str, Path] = {}
+        self._running: dict[str, tuple[Path, asyncio.Task[Any]]] = {}
+        self._changed = asyncio.Event()
+        self._quick = asyncio.Semaphore(AT_ONCE)
+        # Echoes on dead paths wait out their time-out: they do so in a lane of their own.
+        self._slow = asyncio.Semaphore(AT_ONCE)
+
+    def set_gateways(self, gateways: Sequence[GatewayTarget]) -> None:
+        """Measure these from now on. A gateway that stays the same keeps its figures."""
+        targets: dict[str, GatewayTarget] = {}
+        for gateway in gateways:
+            targets.setdefault(gateway.id, gateway)
+        if len(targets) > MAX_GATEWAYS:
+            self._log.warning("too many gateways", named=len(targets), measured=MAX_GATEWAYS)
+            targets = dict(list(targets.items())[:MAX_GATEWAYS])
+        self._paths = {id_: self._path(target) for id_, target in targets.items()} if self._probers else {}
+        self._changed.set()
+
+    async def run(self) -> None:
+        """Measure until cancelled."""
+        async with Supervisor() as tasks:
+            try:
+                while True:
+                    self._changed.clear()
+                    await self._reconcile(tasks)
+                    await tasks.wait(self._changed)
+            finally:
+                self._running.clear()
+
+    def readings(self, now: float) -> tuple[PathReading, ...]:
+        """One reading a gateway, in the order they were named."""
+        return tuple(path.reading(now) for path in self._paths.values())
+
+    def _path(self, target: GatewayTarget) -> Path:
+        known = self._paths.get(target.id)
+        if known is not None and known.target == target:
+            return known
+        return Path(target, self._probers[0].method, self._settings.interval_s)
+
+    async def _reconcile(self, tasks: Supervisor) -> None:
+        """Stop the tasks of paths that are gone, start those of new ones."""
+        gone = [id_ for id_, (path, _) in self._running.items() if self._paths.get(id_) is not path]
+        stopped = [self._running.pop(id_)[1] for id_ in gone]
+        for task in stopped:
+            task.cancel()
+        await asyncio.gather(*stopped, return_exceptions=True)
+        for place, (id_, path) in enumerate(self._paths.items()):
+            if id_ not in self._running:
+                delay = self._settings.interval_s * place / len(self._paths)
+                self._running[id_] = (path, tasks.spawn(f"network path {id_}", self._watch(path, delay)))
+
+    async def _watch(self, path: Path, delay: float) -> None:
+        """Measure one path for ever; `delay` spreads the paths over the interval."""
+        await asyncio.sleep(delay)
+        while True:
+            began = self._clock.now()
+            try:
+                echo = await self._measure(path)
+            except Exception as error:  # noqa: BLE001 - one path's trouble stays its own
+                self._log.exception("a path could not be measured", gateway=path.target.id)
+                echo = Echo(Outcome.UNABLE, path.method, detail=f"unexpected {type(error).__name__}")
+            if path.take(echo, self._clock.now()):
+                self._tell(path, echo)
+            interval = self._settings.interval_s
+            await asyncio.sleep(max(interval - (self._clock.now() - began), interval / 10))
+
+    async def _measure(self, path: Path) -> Echo:
+        try:
+            address = await self._resolver.resolve(path.target.host)
+        except UnresolvedError as error:
+            return Echo(Outcome.UNABLE, path.method, detail=str(error))
+        async with self._slow if path.dead else self._quick:
+            return await probe(
+                self._probers, path.method, path.dead, address, path.target.port, self._settings.timeout_s
+            )
+
+    def _tell(self, path: Path, echo: Echo) -> None:
+        bad = path.condition in (Condition.DEAD, Condition.UNABLE)
+        tell = self._log.warning if bad else self._log.info
+        tell(
+            "path changed",
+            gateway=path.target.id,
+            host=path.target.host,
+            condition=path.condition.value,
+            method=path.method.value,
+            detail=echo.detail,
+        )
+
+
+def _probers(settings: NetworkSettings, clock: Clock) -> tuple[Prober, ...]:
+    icmp, tcp = IcmpProber(clock), TcpProber(clock)
+    return {"auto": (icmp, tcp), "icmp": (icmp,), "tcp": (tcp,), "off": ()}[settings.method]

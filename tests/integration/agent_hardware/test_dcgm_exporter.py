@@ -1,0 +1,147 @@
+"""The collector against a real HTTP exporter: every way to fail, and the way back."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+
+from headrace_agent.collectors.hardware.collector import HardwareCollector
+from headrace_agent.collectors.readings import HardwareReading, HardwareSource, Status
+from headrace_agent.settings import HardwareSettings
+from headrace_shared.clock import SystemClock
+from tests.integration.agent_hardware.exporter_fake import UUID, FakeExporter, serving
+from tests.unit.agent.collectors.hardware.nvml_fake import FakeNvml
+
+TIMEOUT_S = 0.4
+
+
+class Running:
+    """A collector that runs, and its events."""
+
+    def __init__(self, url: str | None, nvml: Any = None, interval_s: float = 0.1) -> None:
+        self.clock = SystemClock()
+        self.events: list[tuple[str, int]] = []
+        settings = HardwareSettings(
+            dcgm_url=url,
+            dcgm_interval_s=interval_s,
+            dcgm_timeout_s=TIMEOUT_S,
+            nvml="off" if nvml is None else "auto",
+            nvml_interval_s=0.1,
+        )
+        self.collector = HardwareCollector(
+            settings, self.clock, lambda *event: self.events.append(event), nvml_api=nvml
+        )
+
+    def reading(self, ref: str | int = 0) -> HardwareReading:
+        return self.collector.reading((ref,), self.clock.now())
+
+    async def until(self, wanted: Callable[[HardwareReading], bool], within_s: float = 5.0) -> float:
+        """Wait for a reading; the seconds it took."""
+        began = self.clock.now()
+        while not wanted(self.reading()):
+            assert self.clock.now() - began < within_s, f"still {self.reading()}"
+            await asyncio.sleep(0.01)
+        return self.clock.now() - began
+
+    async def until_source(self, source: HardwareSource, within_s: float = 5.0) -> float:
+        return await self.until(lambda reading: reading.source is source, within_s)
+
+
+@asynccontextmanager
+async def running(url: str | None, nvml: Any = None, interval_s: float = 0.1) -> AsyncIterator[Running]:
+    run = Running(url, nvml, interval_s)
+    task = asyncio.create_task(run.collector.run(), name="hardware collector")
+    try:
+        yield run
+    finally:
+        task.cancel()
+        began = run.clock.now()
+        await asyncio.gather(task, return_exceptions=True)
+        assert run.clock.now() - began < 1.0, "stopping takes too long"
+        assert task.cancelled(), "the collector ended by itself"
+
+
+@asynccontextmanager
+async def bench(nvml: Any = None) -> AsyncIterator[tuple[FakeExporter, Running]]:
+    async with serving() as exporter, running(f"http://127.0.0.1:{exporter.port}", nvml) as run:
+        await run.until_source(HardwareSource.DCGM)
+        yield exporter, run
+
+
+async def test_the_page_is_found_where_the_url_names_only_the_host() -> None:
+    async with bench() as (_, run):
+        reading = run.reading(UUID[:20])
+        assert reading.signals == {"gpu_util": 0.91, "compute_active": 0.25}
+        assert [each.uuid for each in reading.gpus] == [UUID]
+        assert reading.sources[0].status is Status.OK
+
+
+@pytest.mark.parametrize(
+    ("mode", "status", "said"),
+    [
+        ("500", Status.FAILED, "HTTP 500"),
+        ("empty", Status.NO_DATA, "no DCGM_FI_ metrics"),
+        ("vllm", Status.NO_DATA, "is it a DCGM exporter's page"),
+        ("html", Status.FAILED, "HTML"),
+        ("latin1", Status.FAILED, "not UTF-8"),
+        ("cut", Status.FAILED, "cut short"),
+        ("short", Status.FAILED, "cut short"),
+        ("huge", Status.FAILED, "more than 8388608 bytes"),
+        ("hang", Status.FAILED, "no answer within 0.4 s"),
+        ("slow", Status.FAILED, "within"),
+        ("redirect", Status.FAILED, "HTTP 302"),
+    ],
+)
+async def test_a_page_that_cannot_be_used_is_contained_named_and_mended(
+    mode: str, status: Status, said: str
+) -> None:
+    async with bench() as (exporter, run):
+        exporter.mode = mode
+        await run.until_source(HardwareSource.NONE)
+        reading = run.reading()
+        assert reading.signals == {}
+        assert reading.sources[0].status is status
+        assert said in reading.sources[0].detail
+        exporter.mode = "ok"
+        await exporter.stop()  # ends what still hangs
+        await exporter.start()
+        await run.until_source(HardwareSource.DCGM)
+
+
+async def test_a_killed_exporter_puts_nvml_in_force_within_half_a_second() -> None:
+    async with bench(FakeNvml()) as (exporter, run):
+        await run.until(lambda reading: reading.sources[1].status is Status.OK)
+        await exporter.stop()
+        assert await run.until_source(HardwareSource.NVML) <= 0.5
+        assert run.reading().signals["gpu_util"] == 0.40
+        assert "refused" in run.reading().sources[0].detail
+        await exporter.start()
+        await run.until_source(HardwareSource.DCGM)
+
+
+async def test_figures_that_stand_still_are_stale_after_two_seconds_and_not_before() -> None:
+    async with bench() as (exporter, run):
+        await asyncio.sleep(1.0)  # long enough to learn the interval
+        exporter.mode = "still"
+        took = await run.until_source(HardwareSource.NONE)
+        assert 1.8 <= took <= 2.8
+        assert run.reading().sources[0].status is Status.STALE
+        exporter.mode = "ok"
+        await run.until_source(HardwareSource.DCGM)
+
+
+async def test_a_new_xid_is_told_while_running() -> None:
+    async with bench() as (exporter, run):
+        exporter.xid = 79
+        await run.until(lambda reading: reading.health is not None and reading.health.last_xid == 79)
+        assert run.events == [(UUID, 79)]
+
+
+async def test_an_unreachable_exporter_from_the_start_is_a_failure_in_words() -> None:
+    async with running("http://127.0.0.1:1") as run:
+        await run.until(lambda reading: reading.sources[0].status is Status.FAILED)
+        assert "is the exporter running?" in run.reading().sources[0].detail

@@ -1,0 +1,125 @@
+"""Paths by TCP connect, over loopback."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+
+import pytest
+from structlog.testing import capture_logs
+
+from headrace_agent.collectors.network.collector import GatewayTarget
+from headrace_agent.collectors.network.echo import TcpProber
+from headrace_agent.collectors.network.names import look_up
+from headrace_agent.collectors.readings import PathMethod
+from headrace_shared.clock import SystemClock
+from tests.integration.agent_network.support import alive, dead, measuring
+
+
+async def listen(host: str = "127.0.0.1", port: int = 0) -> tuple[asyncio.Server, int]:
+    server = await asyncio.start_server(lambda _, writer: writer.close(), host, port)
+    return server, server.sockets[0].getsockname()[1]
+
+
+def closed_port() -> int:
+    with socket.socket() as sock:
+        sock.bind(("127.0.0.1", 0))
+        return int(sock.getsockname()[1])
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "::1", "localhost"])
+async def test_a_listening_gateway_has_a_round_trip(host: str) -> None:
+    server, port = await listen(look_up(host))
+    async with server, measuring("tcp", GatewayTarget("gw", host, port)) as paths:
+        reading = await paths.until("gw", alive)
+    assert reading.method is PathMethod.TCP_CONNECT
+    assert reading.rtt_ms is not None
+    assert 0.0 < reading.rtt_ms < 200.0
+    assert reading.loss == 0.0
+
+
+async def test_a_closed_port_is_dead_alone_told_once_and_comes_back() -> None:
+    port = closed_port()
+    server, good = await listen()
+    with capture_logs() as logs:
+        async with (
+            server,
+            measuring(
+                "tcp", GatewayTarget("bad", "127.0.0.1", port), GatewayTarget("good", "127.0.0.1", good)
+            ) as paths,
+        ):
+            reading = await paths.until("bad", dead)
+            assert (reading.rtt_ms, reading.jitter_ms) == (None, None)
+            await paths.until("good", alive)
+            await asyncio.sleep(0.3)
+            again, _ = await listen("127.0.0.1", port)
+            async with again:
+                await paths.until("bad", lambda reading: reading.rtt_ms is not None)
+    told = [each["condition"] for each in logs if each.get("gateway") == "bad"]
+    assert told == ["dead", "alive"]
+
+
+async def test_a_gateway_that_never_answers_is_lost_within_the_time_out() -> None:
+    """A listener with a full backlog leaves a connect unanswered, as a black hole does."""
+    with socket.socket() as full:
+        full.bind(("127.0.0.1", 0))
+        full.listen(0)
+        port = full.getsockname()[1]
+        held = []
+        for _ in range(4):
+            sock = socket.socket()
+            sock.setblocking(False)
+            sock.connect_ex(("127.0.0.1", port))
+            held.append(sock)
+        try:
+            clock = SystemClock()
+            began = clock.now()
+            echo = await TcpProber(clock).echo("127.0.0.1", port, 0.2)
+            assert echo.outcome.value == "lost"
+            assert "no connection within 0.2 s" in echo.detail
+            assert clock.now() - began < 1.0
+        finally:
+            for sock in held:
+                sock.close()
+
+
+async def test_many_dead_gateways_do_not_slow_down_a_live_one() -> None:
+    server, good = await listen()
+    bad = [GatewayTarget(f"bad{number}", "127.0.0.1", closed_port()) for number in range(12)]
+    async with server, measuring("tcp", *bad, GatewayTarget("good", "127.0.0.1", good)) as paths:
+        await paths.until("bad0", dead)
+        for _ in range(5):
+            first = (await paths.until("good", alive)).measured_at
+            assert first is not None
+            await paths.until("good", lambda reading, first=first: reading.measured_at != first, 1.0)  # type: ignore[misc]
+
+
+async def test_gateways_come_and_go_while_running() -> None:
+    server, port = await listen()
+    one, two = GatewayTarget("one", "127.0.0.1", port), GatewayTarget("two", "127.0.0.1", port)
+    async with server, measuring("tcp", one) as paths:
+        await paths.until("one", alive)
+        paths.collector.set_gateways([two])
+        await paths.until("two", alive)
+        assert [each.gateway for each in paths.collector.readings(paths.clock.now())] == ["two"]
+        paths.collector.set_gateways([])
+        await asyncio.sleep(0.05)
+        assert not [task for task in asyncio.all_tasks() if task.get_name().startswith("network path")]
+
+
+@pytest.mark.parametrize(
+    "gateway", [GatewayTarget("gw", "127.0.0.1", 0), GatewayTarget("gw", "127.0.0.1", 70000)]
+)
+async def test_without_a_port_the_path_is_unknown_and_not_dead(gateway: GatewayTarget) -> None:
+    with capture_logs() as logs:
+        async with measuring("tcp", gateway) as paths:
+            await asyncio.sleep(0.4)
+            reading = paths.reading("gw")
+    assert (reading.rtt_ms, reading.loss, reading.measured_at) == (None, None, None)
+    assert [each["condition"] for each in logs] == ["cannot be measured"]
+
+
+async def test_switched_off_the_collector_waits_and_measures_nothing() -> None:
+    async with measuring("off", GatewayTarget("gw", "127.0.0.1", 1)) as paths:
+        await asyncio.sleep(0.05)
+        assert paths.collector.readings(paths.clock.now()) == ()

@@ -1,0 +1,108 @@
+"""A page of any kind is either read or refused in words, and never crashes the reader."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from headrace_agent.collectors.hardware.dcgm import PREFIX, WANTED, read_gpus
+from headrace_agent.collectors.hardware.page import MAX_BYTES, MAX_SAMPLES, PageError, read_page
+
+UTIL = "DCGM_FI_DEV_GPU_UTIL"
+
+
+def read(text: str) -> list[tuple[str, dict[str, str], float]]:
+    page = read_page(text.encode(), PREFIX, {UTIL})
+    return [(each.name, dict(each.labels), each.value) for each in page.samples]
+
+
+@pytest.mark.parametrize("text", ["", "\n\n", "# HELP x y\n"])
+def test_a_page_without_samples_is_empty_and_no_error(text: str) -> None:
+    page = read_page(text.encode(), PREFIX, WANTED)
+    assert (page.samples, page.matching, page.malformed) == ((), 0, 0)
+
+
+@pytest.mark.parametrize(
+    ("raw", "said"),
+    [
+        (b"<!DOCTYPE html><html></html>\n", "HTML"),
+        (b"\n  <html>\n", "HTML"),
+        (b"\xef\xbb\xbf<html>\n", "HTML"),
+        (b"DCGM_FI_DEV_GPU_UTIL{} \xff\n", "not UTF-8"),
+        (b"DCGM_FI_DEV_GPU_UTIL 91\nDCGM_FI_DEV_GPU_U", "cut short"),
+        (b"DCGM_FI_DEV_GPU_UTIL 9", "cut short"),
+        (b"#" * (MAX_BYTES + 1), "longer than"),
+    ],
+)
+def test_a_page_that_cannot_be_used_is_refused_with_its_reason(raw: bytes, said: str) -> None:
+    with pytest.raises(PageError, match=said):
+        read_page(raw, PREFIX, WANTED)
+
+
+def test_a_page_of_the_greatest_length_is_read() -> None:
+    raw = b"#" * (MAX_BYTES - 1) + b"\n"
+    assert read_page(raw, PREFIX, WANTED).matching == 0
+
+
+def test_only_the_wanted_families_are_kept_and_the_others_counted() -> None:
+    page = read_page(b"DCGM_FI_OTHER 1\nDCGM_FI_DEV_GPU_UTIL 2\nvllm:x 3\n", PREFIX, {UTIL})
+    assert [each.value for each in page.samples] == [2.0]
+    assert page.matching == 2
+
+
+def test_labels_may_hold_spaces_braces_commas_and_escapes() -> None:
+    line = UTIL + '{gpu="0", UUID="GPU-1",err_msg="a } b, \\"c\\" {\\\\d\\n",} 5\n'
+    assert read(line) == [(UTIL, {"gpu": "0", "UUID": "GPU-1", "err_msg": 'a } b, "c" {\\d\n'}, 5.0)]
+
+
+def test_repeated_help_and_type_lines_are_no_trouble() -> None:
+    group = f"# HELP {UTIL} util\n# TYPE {UTIL} gauge\n"
+    text = group + UTIL + '{gpu="0"} 1\n' + group + UTIL + '{gpu="1"} 2\n'
+    assert [value for *_, value in read(text)] == [1.0, 2.0]
+
+
+@pytest.mark.parametrize("value", ["91", " 91 1700000000000", "\t91", "+91.0", "9.1e1"])
+def test_a_value_may_be_written_in_any_way_the_format_allows(value: str) -> None:
+    assert read(f'{UTIL}{{gpu="0"}} {value}\n')[0][2] == 91.0
+
+
+def test_nan_and_infinities_are_samples_here_and_judged_later() -> None:
+    values = [value for *_, value in read(f"{UTIL} NaN\n{UTIL} +Inf\n")]
+    assert math.isnan(values[0])
+    assert values[1] == math.inf
+
+
+@pytest.mark.parametrize(
+    "line",
+    [UTIL, UTIL + "{", UTIL + '{gpu="0} 1', UTIL + '{gpu="0"} x', UTIL + '{gpu="0"} 1_0', UTIL + "{} 1 2 3"],
+)
+def test_a_malformed_line_costs_only_itself(line: str) -> None:
+    page = read_page(f"{line}\n{UTIL} 7\n".encode(), PREFIX, {UTIL})
+    assert [each.value for each in page.samples] == [7.0]
+    assert page.malformed <= 1
+
+
+def test_a_page_of_too_many_samples_is_refused() -> None:
+    raw = f"{UTIL} 1\n".encode() * (MAX_SAMPLES + 1)
+    with pytest.raises(PageError, match="samples"):
+        read_page(raw, PREFIX, WANTED)
+
+
+LINES = st.one_of(
+    st.binary(max_size=80),
+    st.text(max_size=60).map(lambda text: f"{UTIL}{text}\n".encode("utf-8", "replace")),
+    st.text(alphabet='{}",=\\ \tagpu01.e-NI', max_size=40).map(lambda text: f"{UTIL}{text}\n".encode()),
+)
+
+
+@given(st.lists(LINES, max_size=8))
+def test_any_bytes_give_figures_in_range_or_a_page_error(lines: list[bytes]) -> None:
+    try:
+        page = read_page(b"".join(lines), PREFIX, WANTED)
+    except PageError:
+        return
+    for gpu in read_gpus(page.samples):
+        assert all(0.0 <= value <= 1.0 for value in gpu.signals.values())
