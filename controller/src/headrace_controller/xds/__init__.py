@@ -1,0 +1,1 @@
+"""Plans to xDS: resources, checked snapshots, and the ADS server that Envoys subscribe to."""

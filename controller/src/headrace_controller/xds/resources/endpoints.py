@@ -1,0 +1,128 @@
+"""EDS: the endpoints and weights of one pool, in a message that is kept between builds."""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+from envoy.config.endpoint.v3 import endpoint_pb2
+
+from headrace_controller.projection.plan import Endpoint
+
+TOTAL_WEIGHT_LIMIT = 1 << 32
+
+
+class WeightError(ValueError):
+    """Weights that Envoy refuses: one below 1, or 2^32 and more together."""
+
+
+@dataclass(frozen=True, slots=True)
+class LeftOut:
+    """An endpoint that cannot be told to Envoy, and why; the rest of its pool can."""
+
+    pool: str
+    cell_id: str
+    reason: str
+
+
+class Assignment:
+    """The ClusterLoadAssignment of one pool.
+
+    The message is kept: new weights for the same addresses are set in place, which costs a
+    fraction of building it again. One flat locality: locality weights would distort the plan.
+    """
+
+    def __init__(self, pool: str, name: str) -> None:
+        self.left_out: tuple[LeftOut, ...] = ()
+        self._pool = pool
+        self._message = endpoint_pb2.ClusterLoadAssignment(cluster_name=name)
+        self._hosts: list[str] = []
+        self._ports: list[int] = []
+        self._weights: list[int] = []
+        self._cells: list[str] = []
+        self._kept: list[Any] = []
+        self._built = False
+
+    def update(self, endpoints: Sequence[Endpoint], *, equal: bool = False) -> bytes | None:
+        """The serialised message for `endpoints`, or None where nothing changed.
+
+        `equal` gives every endpoint weight 1. Raises WeightError, and then keeps what it had.
+        """
+        hosts, ports = [each.host for each in endpoints], [each.port for each in endpoints]
+        weights = [1] * len(hosts) if equal else [each.weight for each in endpoints]
+        same_hosts = self._built and hosts == self._hosts and ports == self._ports
+        if self.left_out and same_hosts:
+            same_hosts = [each.cell_id for each in endpoints] == self._cells
+        if same_hosts and weights == self._weights:
+            return None
+        check_weights(self._pool, weights)
+        if same_hosts and not self.left_out:
+            self._set_weights(weights)
+        else:
+            self._rebuild(endpoints, weights)
+        self._built, self._hosts, self._ports, self._weights = True, hosts, ports, weights
+        serialised: bytes = self._message.SerializeToString()
+        return serialised
+
+    def _set_weights(self, weights: Sequence[int]) -> None:
+        for kept, weight, before in zip(self._kept, weights, self._weights, strict=True):
+            if weight != before:
+                kept.value = weight
+
+    def _rebuild(self, endpoints: Sequence[Endpoint], weights: Sequence[int]) -> None:
+        left_out: list[LeftOut] = []
+        usable = list(self._usable(endpoints, weights, left_out))
+        self.left_out = tuple(left_out)
+        self._cells = [each.cell_id for each in endpoints] if left_out else []
+        del self._message.endpoints[:]
+        self._kept = []
+        if not usable:
+            return
+        locality = self._message.endpoints.add().lb_endpoints
+        for host, port, weight in usable:
+            # Set field by field: several times faster than building and copying messages.
+            each = locality.add()
+            socket = each.endpoint.address.socket_address
+            socket.address, socket.port_value = host, port
+            each.load_balancing_weight.value = weight
+            self._kept.append(each.load_balancing_weight)
+
+    def _usable(
+        self, endpoints: Sequence[Endpoint], weights: Sequence[int], left_out: list[LeftOut]
+    ) -> Iterator[tuple[str, int, int]]:
+        # Envoy refuses the whole pool for one bad address, and silently drops a second host with
+        # the address of the first.
+        first: dict[tuple[str, int], str] = {}
+        for endpoint, weight in zip(endpoints, weights, strict=True):
+            host = canonical_ip(endpoint.host)
+            if host is None or not 0 < endpoint.port <= 65535:
+                reason = f"{endpoint.host}:{endpoint.port} is no IP address and port"
+            elif other := first.get((host, endpoint.port)):
+                reason = f"{host}:{endpoint.port} is also the address of {other}"
+            else:
+                first[(host, endpoint.port)] = endpoint.cell_id
+                yield host, endpoint.port, weight
+                continue
+            left_out.append(LeftOut(self._pool, endpoint.cell_id, reason))
+
+
+def check_weights(pool: str, weights: Sequence[int]) -> None:
+    """Raise WeightError unless Envoy takes these weights for one pool."""
+    if not weights:
+        return
+    if min(weights) < 1:
+        raise WeightError(f"pool {pool!r}: a weight of {min(weights)}; the least is 1")
+    if sum(weights) >= TOTAL_WEIGHT_LIMIT:
+        raise WeightError(f"pool {pool!r}: the weights sum to {sum(weights)}; the sum must be below 2^32")
+
+
+@lru_cache(maxsize=65536)
+def canonical_ip(host: str) -> str | None:
+    """`host` as Envoy writes an IP address, or None: EDS takes no host names."""
+    try:
+        return None if "%" in host else str(ipaddress.ip_address(host))
+    except ValueError:
+        return None

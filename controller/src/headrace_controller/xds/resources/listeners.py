@@ -1,0 +1,84 @@
+"""LDS: the one listener of a gateway and its HTTP filters."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from envoy.config.core.v3 import address_pb2
+from envoy.config.listener.v3 import listener_components_pb2, listener_pb2
+from envoy.extensions.filters.http.json_to_metadata.v3 import json_to_metadata_pb2
+from envoy.extensions.filters.http.router.v3 import router_pb2
+from envoy.extensions.filters.network.http_connection_manager.v3 import http_connection_manager_pb2
+from envoy.type.matcher.v3 import regex_pb2
+from google.protobuf import struct_pb2, wrappers_pb2
+
+from headrace_controller.settings import EnvoySettings, GatewaySettings
+from headrace_controller.xds.names import LISTENER, METADATA_NAMESPACE, ROUTES
+from headrace_controller.xds.resources.replies import local_replies
+from headrace_controller.xds.resources.wire import from_ads, packed, seconds, u32
+
+Json = json_to_metadata_pb2.JsonToMetadata
+
+
+def build_listener(gateway: GatewaySettings, settings: EnvoySettings) -> Any:
+    """The listener on `gateway.listen`; its routes come by RDS."""
+    chain = listener_components_pb2.FilterChain(
+        filters=[
+            listener_components_pb2.Filter(
+                name="envoy.filters.network.http_connection_manager",
+                typed_config=packed(_connection_manager(settings)),
+            )
+        ]
+    )
+    socket = address_pb2.SocketAddress(address=gateway.listen.host, port_value=gateway.listen.port)
+    return listener_pb2.Listener(
+        name=LISTENER,
+        address=address_pb2.Address(socket_address=socket),
+        filter_chains=[chain],
+        stat_prefix=LISTENER,
+        # The JSON filter holds the body whole before a route is chosen, so that a route's own
+        # limit comes too late; retries hold it too.
+        per_connection_buffer_limit_bytes=u32(settings.max_request_bytes),
+    )
+
+
+def _connection_manager(settings: EnvoySettings) -> Any:
+    manager = http_connection_manager_pb2
+    return manager.HttpConnectionManager(
+        stat_prefix=LISTENER,
+        rds=manager.Rds(route_config_name=ROUTES, config_source=from_ads(0)),
+        stream_idle_timeout=seconds(settings.stream_idle_timeout_s),
+        # An edge: what clients say in x-envoy-* headers must not change retries or time-outs.
+        use_remote_address=wrappers_pb2.BoolValue(value=True),
+        normalize_path=wrappers_pb2.BoolValue(value=True),
+        local_reply_config=local_replies(settings),
+        http_filters=[
+            manager.HttpFilter(
+                name="envoy.filters.http.json_to_metadata", typed_config=packed(_model_filter())
+            ),
+            manager.HttpFilter(name="envoy.filters.http.router", typed_config=packed(router_pb2.Router())),
+        ],
+    )
+
+
+def _model_filter() -> Any:
+    """Reads `model` from a JSON body; marks a body that should be JSON and is not."""
+    not_json = Json.KeyValuePair(
+        metadata_namespace=METADATA_NAMESPACE, key="not_json", value=struct_pb2.Value(bool_value=True)
+    )
+    rule = Json.Rule(
+        selectors=[Json.Selector(key="model")],
+        on_present=Json.KeyValuePair(
+            metadata_namespace=METADATA_NAMESPACE, key="model", type=Json.ValueType.STRING
+        ),
+        on_error=not_json,
+    )
+    return Json(
+        request_rules=Json.MatchRules(
+            rules=[rule],
+            # With parameters too, as in "application/json; charset=utf-8".
+            # A GET has no body and no type; it must not count as a body that is not JSON.
+            allow_empty_content_type=True,
+            allow_content_types_regex=regex_pb2.RegexMatcher(regex=r"(?i)application/json\s*(;.*)?"),
+        )
+    )

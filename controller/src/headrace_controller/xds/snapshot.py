@@ -1,0 +1,201 @@
+"""Whole, checked sets of resources for one gateway, with versions that rise."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from google.protobuf import any_pb2
+
+from headrace_controller.projection.plan import Endpoint, Plan
+from headrace_controller.settings import EnvoySettings, GatewaySettings
+from headrace_controller.xds.names import CDS, EDS, LDS, RDS, SHORT, TYPES, cluster_name
+from headrace_controller.xds.refs import refs_of
+from headrace_controller.xds.resources.clusters import Baseline, build_cluster
+from headrace_controller.xds.resources.endpoints import Assignment, LeftOut, WeightError
+from headrace_controller.xds.resources.listeners import build_listener
+from headrace_controller.xds.resources.routes import build_routes
+from headrace_controller.xds.resources.wire import packed
+
+
+class InconsistentSnapshot(Exception):  # noqa: N818
+    """A plan that gives no publishable snapshot; what is published stays in force."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Resource:
+    """One resource as it goes over the wire. `refs` are the names of the resources it needs.
+
+    Resources are compared by identity: a new content is a new object.
+    """
+
+    name: str
+    version: str
+    box: any_pb2.Any
+    refs: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class TypeSnapshot:
+    """All resources of one type, by name; `version` changes only with the content."""
+
+    version: str
+    resources: Mapping[str, Resource]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Snapshot:
+    """All that one gateway is told; `types` is keyed by type URL.
+
+    `left_out` names the endpoints of the plan that Envoy could not be told of, and why.
+    """
+
+    gateway: str
+    types: Mapping[str, TypeSnapshot]
+    left_out: tuple[LeftOut, ...] = ()
+
+    def version(self, type_url: str) -> str:
+        """The version of one type."""
+        return self.types[type_url].version
+
+
+@dataclass(slots=True)
+class _Pool:
+    """What is kept of one pool: its message, and the resource last made from it."""
+
+    assignment: Assignment
+    resource: Resource | None = None
+
+
+class SnapshotBuilder:
+    """Builds the snapshots of one gateway, and keeps what did not change.
+
+    `epoch_ns` (Unix time) starts every version, so that a later builder's versions are higher. An
+    unchanged plan gives the same `Snapshot` object; a change of weights makes only the EDS
+    resources of its pools anew. A build that raises changes no version.
+    """
+
+    def __init__(
+        self,
+        gateway: GatewaySettings,
+        envoy: EnvoySettings,
+        *,
+        baseline: Baseline | None = None,
+        epoch_ns: int = 0,
+    ) -> None:
+        self._gateway = gateway
+        self._envoy = envoy
+        self._baseline: Baseline | None = baseline
+        self._epoch = f"{epoch_ns:020d}"
+        self._count = 0
+        self._pools: dict[str, _Pool] = {}
+        self._models: tuple[str, ...] | None = None
+        self._static: dict[str, Mapping[str, Resource]] = {}
+        self._last: Snapshot | None = None
+
+    def build(self, plan: Plan) -> Snapshot:
+        """The snapshot for `plan`. Raises InconsistentSnapshot."""
+        version = f"{self._epoch}-{self._count + 1:010d}"
+        models = tuple(sorted(plan.pools))
+        try:
+            endpoints = [self._assign(model, plan, version) for model in models]
+            static = self._static if models == self._models else self._build_static(models, version)
+        except (WeightError, UnicodeError) as error:
+            raise InconsistentSnapshot(f"gateway {self._gateway.id!r}: {error}") from error
+        types = {**static, EDS: {resource.name: resource for resource in endpoints}}
+        if models != self._models:
+            check(types, self._gateway.id)
+            self._models, self._static = models, static
+            self._pools = {model: self._pools[model] for model in models}
+        return self._publish(types, version)
+
+    def _publish(self, types: Mapping[str, Mapping[str, Resource]], version: str) -> Snapshot:
+        last = self._last
+        made = {
+            url: _unless_same(last.types[url] if last else None, resources, version)
+            for url, resources in types.items()
+        }
+        left_out = tuple(each for pool in self._pools.values() for each in pool.assignment.left_out)
+        if last is not None and all(made[url] is last.types[url] for url in TYPES):
+            if left_out == last.left_out:
+                return last
+        else:
+            self._count += 1
+        self._last = Snapshot(self._gateway.id, made, left_out)
+        return self._last
+
+    def _assign(self, model: str, plan: Plan, version: str) -> Resource:
+        name = cluster_name(model)
+        pool = self._pools.get(model) or _Pool(Assignment(model, name))
+        serialised = pool.assignment.update(self._of_gateway(model, plan), equal=self._baseline is not None)
+        if serialised is not None and (pool.resource is None or serialised != pool.resource.box.value):
+            pool.resource = Resource(name, version, any_pb2.Any(type_url=EDS, value=serialised))
+        self._pools[model] = pool
+        assert pool.resource is not None, "the first update always gives a message"
+        return pool.resource
+
+    def _of_gateway(self, model: str, plan: Plan) -> tuple[Endpoint, ...]:
+        try:
+            return plan.pools[model][self._gateway.id]
+        except KeyError:
+            raise InconsistentSnapshot(
+                f"pool {model!r} does not name the gateway {self._gateway.id!r}"
+            ) from None
+
+    def _build_static(self, models: tuple[str, ...], version: str) -> dict[str, Mapping[str, Resource]]:
+        """LDS, RDS and CDS, which depend on the models and the settings only."""
+        clusters = [build_cluster(model, self._envoy, self._baseline) for model in models]
+        messages: dict[str, list[Any]] = {
+            CDS: clusters,
+            LDS: [build_listener(self._gateway, self._envoy)],
+            RDS: [build_routes(models, self._envoy, self._baseline)],
+        }
+        return {url: self._keep_same(url, made, version) for url, made in messages.items()}
+
+    def _keep_same(self, url: str, messages: Iterable[Any], version: str) -> Mapping[str, Resource]:
+        resources: dict[str, Resource] = {}
+        for message in messages:
+            box = packed(message)
+            kept = self._static.get(url, {}).get(message.name)
+            same = kept is not None and kept.box.value == box.value
+            resource = kept if kept and same else Resource(message.name, version, box, refs_of(message))
+            resources[message.name] = resource
+        return resources
+
+
+def build_snapshot(
+    plan: Plan,
+    gateway: GatewaySettings,
+    envoy: EnvoySettings,
+    *,
+    baseline: Baseline | None = None,
+    epoch_ns: int = 0,
+) -> Snapshot:
+    """One snapshot, with nothing kept. Raises InconsistentSnapshot."""
+    return SnapshotBuilder(gateway, envoy, baseline=baseline, epoch_ns=epoch_ns).build(plan)
+
+
+_NEEDS = {LDS: RDS, RDS: CDS, CDS: EDS}
+
+
+def check(types: Mapping[str, Mapping[str, Resource]], gateway: str) -> None:
+    """Raise InconsistentSnapshot unless all that a resource refers to is there, under its name."""
+    for url, needed in _NEEDS.items():
+        for resource in types[url].values():
+            missing = sorted(resource.refs - types[needed].keys())
+            if missing:
+                raise InconsistentSnapshot(
+                    f"gateway {gateway!r}: {SHORT[url]} {resource.name!r} needs "
+                    f"{SHORT[needed]} {missing[0]!r}, which is not there"
+                )
+    unused = sorted(types[EDS].keys() - {ref for each in types[CDS].values() for ref in each.refs})
+    if unused:
+        raise InconsistentSnapshot(f"gateway {gateway!r}: no cluster uses EDS {unused[0]!r}")
+
+
+def _unless_same(last: TypeSnapshot | None, resources: Mapping[str, Resource], version: str) -> TypeSnapshot:
+    if last is None or last.resources.keys() != resources.keys():
+        return TypeSnapshot(version, resources)
+    same = all(last.resources[name] is resource for name, resource in resources.items())
+    return last if same else TypeSnapshot(version, resources)

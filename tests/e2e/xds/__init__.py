@@ -1,0 +1,1 @@
+"""The xDS stage with a real Envoy and small cells on loopback."""

@@ -1,0 +1,110 @@
+"""A real Envoy as a child process, and its admin page."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shutil
+import signal
+import socket
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+
+from headrace_controller.xds import bootstrap
+from headrace_shared.net import HostPort
+from headrace_shared.tls import TlsSettings
+
+
+def free_port() -> int:
+    """A port that was free a moment ago."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def envoy_program() -> str:
+    """The `envoy` that is installed beside this Python, or on the PATH."""
+    beside = Path(sys.executable).parent / "envoy"
+    found = str(beside) if beside.exists() else shutil.which("envoy")
+    assert found, "no envoy program; run make setup"
+    return found
+
+
+class Envoy:
+    """Asks a running Envoy's admin page."""
+
+    def __init__(self, admin_port: int, session: aiohttp.ClientSession) -> None:
+        self._base = f"http://127.0.0.1:{admin_port}"
+        self._session = session
+
+    async def get(self, path: str) -> str:
+        async with self._session.get(self._base + path) as response:
+            return await response.text()
+
+    async def hosts(self, cluster: str) -> dict[str, dict[str, Any]]:
+        """The hosts of a cluster by `address:port`, as /clusters tells them."""
+        async with self._session.get(self._base + "/clusters?format=json") as response:
+            page = await response.json(content_type=None)
+        for status in page.get("cluster_statuses", []):
+            if status["name"] == cluster:
+                return {_address(host): host for host in status.get("host_statuses", [])}
+        return {}
+
+    async def counter(self, name: str) -> int:
+        """The value of a counter or gauge; 0 where it does not stand."""
+        text = await self.get(f"/stats?filter=^{name}$")
+        return int(text.partition(": ")[2] or 0)
+
+    async def up(self) -> bool:
+        """True once the admin page answers."""
+        try:
+            await self.get("/ready")
+        except aiohttp.ClientError:
+            return False
+        return True
+
+    async def live(self) -> bool:
+        """True once Envoy has its configuration and takes requests."""
+        return await self.up() and (await self.get("/ready")).strip() == "LIVE"
+
+
+def _address(host: dict[str, Any]) -> str:
+    socket_address = host["address"]["socket_address"]
+    return f"{socket_address['address']}:{socket_address['port_value']}"
+
+
+@asynccontextmanager
+async def running_envoy(
+    gateway: str, xds: HostPort, directory: Path, tls: TlsSettings | None = None
+) -> AsyncIterator[Envoy]:
+    """Start an Envoy with our bootstrap; it is gone, with its group, when the block ends."""
+    admin_port = free_port()
+    path = directory / f"{gateway}.yaml"
+    path.write_text(bootstrap.render(gateway, xds, admin_port, tls))
+    arguments = ["-c", str(path), "--use-dynamic-base-id", "--concurrency", "1", "--log-level", "warning"]
+    with (directory / f"{gateway}.log").open("wb") as log:
+        process = await asyncio.create_subprocess_exec(
+            envoy_program(), *arguments, stdout=log, stderr=log, start_new_session=True
+        )
+    try:
+        timeout = aiohttp.ClientTimeout(total=5)
+        async with aiohttp.ClientSession(timeout=timeout) as session:
+            yield Envoy(admin_port, session)
+    finally:
+        await _end(process)
+
+
+async def _end(process: asyncio.subprocess.Process) -> None:
+    if process.returncode is None:
+        os.killpg(process.pid, signal.SIGTERM)
+    try:
+        async with asyncio.timeout(5):
+            await process.wait()
+    except TimeoutError:
+        os.killpg(process.pid, signal.SIGKILL)
+        await process.wait()

@@ -1,0 +1,168 @@
+"""The xDS server of one gateway, publishing plans that a test writes, with an Envoy under it."""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import json
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+import aiohttp
+import grpc
+
+from headrace_controller.projection.plan import Endpoint, Plan
+from headrace_controller.settings import EnvoySettings, GatewaySettings
+from headrace_controller.xds.server import SERVER_OPTIONS, GatewayStatus, XdsServer
+from headrace_controller.xds.snapshot import SnapshotBuilder
+from headrace_shared.clock import SystemClock
+from headrace_shared.net import HostPort
+from tests.e2e.xds.cells import Cell
+from tests.e2e.xds.envoy import Envoy, free_port, running_envoy
+
+GATEWAY = "gw-test"
+Weights = Mapping[Cell, int]
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What a client saw; `upstream` is the serving address where Envoy says it."""
+
+    status: int
+    body: Any
+    upstream: str
+    headers: Mapping[str, str] = field(default_factory=dict)
+
+
+class Control:
+    """The controller's side: a server that can be stopped and started on its port."""
+
+    def __init__(
+        self,
+        gateway: GatewaySettings,
+        settings: EnvoySettings,
+        baseline: Literal["rr", "lr"] | None = None,
+        credentials: grpc.ServerCredentials | None = None,
+    ) -> None:
+        self.xds_address = HostPort("127.0.0.1", free_port())
+        self._gateway, self._settings, self._baseline = gateway, settings, baseline
+        self._credentials = credentials
+        self._grpc: grpc.aio.Server | None = None
+        self.server: XdsServer
+
+    async def start(self) -> None:
+        clock = SystemClock()
+        self.server = XdsServer(clock, [self._gateway.id])
+        self.builder = SnapshotBuilder(
+            self._gateway, self._settings, baseline=self._baseline, epoch_ns=clock.wall_ns()
+        )
+        self._grpc = grpc.aio.server(options=SERVER_OPTIONS)
+        self.server.add_to(self._grpc)
+        if self._credentials is None:
+            self._grpc.add_insecure_port(str(self.xds_address))
+        else:
+            self._grpc.add_secure_port(str(self.xds_address), self._credentials)
+        await self._grpc.start()
+
+    async def stop(self) -> None:
+        if self._grpc is not None:
+            await self.server.close()
+            await self._grpc.stop(0.2)
+            self._grpc = None
+
+    def publish(self, pools: Mapping[str, Weights]) -> None:
+        plan = Plan(
+            {
+                model: {
+                    self._gateway.id: tuple(
+                        Endpoint(cell.name, "127.0.0.1", cell.port, weight)
+                        for cell, weight in weights.items()
+                    )
+                }
+                for model, weights in pools.items()
+            }
+        )
+        self.server.publish(self._gateway.id, self.builder.build(plan))
+
+    @property
+    def status(self) -> GatewayStatus:
+        return self.server.status()[self._gateway.id]
+
+    async def in_force(self, seconds: float = 10.0) -> None:
+        """Wait until Envoy accepted all that is published."""
+        await until(lambda: all(each.in_force for each in self.status.types.values()), seconds)
+
+
+class Stack:
+    """A control, an Envoy and a client."""
+
+    def __init__(self, control: Control, envoy: Envoy, url: str, session: aiohttp.ClientSession) -> None:
+        self.control, self.envoy = control, envoy
+        self.url, self.session = url, session
+
+    async def ask(self, model: str = "m", **more: Any) -> Answer:
+        body = json.dumps({"model": model, "prompt": "hello", **more}).encode()
+        return await self.post(data=io.BytesIO(body), headers={"content-type": "application/json"})
+
+    async def post(self, path: str = "/v1/completions", **arguments: Any) -> Answer:
+        return await self.request("POST", path, **arguments)
+
+    async def request(self, method: str, path: str, **arguments: Any) -> Answer:
+        async with self.session.request(method, self.url + path, **arguments) as response:
+            body = (
+                await response.json()
+                if response.content_type == "application/json"
+                else await response.text()
+            )
+            headers = {name.lower(): value for name, value in response.headers.items()}
+            return Answer(response.status, body, headers.get("x-headrace-upstream", ""), headers)
+
+    async def healthy(self, model: str, count: int, seconds: float = 10.0) -> None:
+        """Wait until `count` hosts of a pool passed their health checks."""
+
+        async def enough() -> bool:
+            hosts = (await self.envoy.hosts(f"pool/{model}")).values()
+            failed = [each for each in hosts if "failed_active_health_check" in each["health_status"]]
+            return len(hosts) - len(failed) == count
+
+        await until_async(enough, seconds)
+
+
+@asynccontextmanager
+async def running_stack(
+    directory: Path,
+    pools: Mapping[str, Weights],
+    settings: EnvoySettings | None = None,
+    baseline: Literal["rr", "lr"] | None = None,
+) -> AsyncIterator[Stack]:
+    """All of it, once Envoy serves `pools`."""
+    port = free_port()
+    gateway = GatewaySettings(id=GATEWAY, host="127.0.0.1", listen=HostPort("127.0.0.1", port))
+    control = Control(gateway, settings or EnvoySettings(expose_upstream=True), baseline)
+    await control.start()
+    try:
+        control.publish(pools)
+        async with running_envoy(GATEWAY, control.xds_address, directory) as envoy:
+            await until_async(envoy.live)
+            timeout = aiohttp.ClientTimeout(total=60)
+            async with aiohttp.ClientSession(timeout=timeout) as session:
+                yield Stack(control, envoy, f"http://127.0.0.1:{port}", session)
+    finally:
+        await control.stop()
+
+
+async def until(condition: Callable[[], bool], seconds: float = 10.0) -> None:
+    """Wait for `condition`; TimeoutError if it does not come true."""
+    async with asyncio.timeout(seconds):
+        while not condition():  # noqa: ASYNC110 (another process)
+            await asyncio.sleep(0.005)
+
+
+async def until_async(condition: Callable[[], Awaitable[bool]], seconds: float = 10.0) -> None:
+    """Wait for `condition`; TimeoutError if it does not come true."""
+    async with asyncio.timeout(seconds):
+        while not await condition():  # noqa: ASYNC110 (another process)
+            await asyncio.sleep(0.005)

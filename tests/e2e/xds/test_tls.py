@@ -1,0 +1,52 @@
+"""The ADS stream under mutual TLS."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import trustme
+
+from headrace_controller.settings import EnvoySettings, GatewaySettings
+from headrace_shared.net import HostPort
+from headrace_shared.tls import TlsSettings, server_credentials
+from tests.e2e.xds.envoy import free_port, running_envoy
+from tests.e2e.xds.stack import GATEWAY, Control, until_async
+
+
+def written(directory: Path, name: str, cert: trustme.LeafCert, authority: trustme.CA) -> TlsSettings:
+    """The files of one party: its certificate and key, and the authority that it trusts."""
+    paths = {kind: directory / f"{name}-{kind}.pem" for kind in ("ca", "cert", "key")}
+    authority.cert_pem.write_to_path(paths["ca"])
+    paths["cert"].write_bytes(b"".join(pem.bytes() for pem in cert.cert_chain_pems))
+    cert.private_key_pem.write_to_path(paths["key"])
+    return TlsSettings(**paths)
+
+
+@pytest.mark.parametrize("trusted", [True, False])
+async def test_only_an_envoy_with_a_known_certificate_is_served(tmp_path: Path, trusted: bool) -> None:
+    authority, other = trustme.CA(), trustme.CA()
+    server = written(tmp_path, "server", authority.issue_cert("127.0.0.1"), authority)
+    client = written(
+        tmp_path, "client", (authority if trusted else other).issue_cert("gw-test.example"), authority
+    )
+    listen = HostPort("127.0.0.1", free_port())
+    gateway = GatewaySettings(id=GATEWAY, host="127.0.0.1", listen=listen)
+    control = Control(gateway, EnvoySettings(), credentials=server_credentials(server, "listen.xds_tls"))
+    await control.start()
+    try:
+        control.publish({"m": {}})
+        async with running_envoy(GATEWAY, control.xds_address, tmp_path, client) as envoy:
+            if trusted:
+                await until_async(envoy.live)
+                await control.in_force()
+            else:
+                await until_async(envoy.up)
+
+                async def tried_again() -> bool:
+                    return await envoy.counter("cluster.headrace-controller.upstream_cx_total") >= 2
+
+                await until_async(tried_again)
+                assert not control.status.connected
+    finally:
+        await control.stop()

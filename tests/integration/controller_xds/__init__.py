@@ -1,0 +1,1 @@
+"""The ADS server over real gRPC, with an in-process client that plays Envoy."""

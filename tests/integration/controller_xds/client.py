@@ -1,0 +1,104 @@
+"""A small ADS client, and a server to point it at."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import grpc
+from envoy.service.discovery.v3 import ads_pb2_grpc
+
+from headrace_controller.xds.names import CDS, EDS, LDS, RDS
+from headrace_controller.xds.server import SERVER_OPTIONS, Hooks, XdsServer
+from headrace_shared.clock import SystemClock
+from tests.unit.controller.xds.builders import request
+
+
+class AdsServer:
+    """An XdsServer on a port of its own, which it keeps when it is started again."""
+
+    def __init__(self, *gateways: str, hooks: Hooks | None = None, port: int = 0) -> None:
+        self.xds = XdsServer(SystemClock(), gateways, hooks)
+        self.grpc = grpc.aio.server(options=SERVER_OPTIONS)
+        self.xds.add_to(self.grpc)
+        self.port = self.grpc.add_insecure_port(f"127.0.0.1:{port}")
+
+
+@asynccontextmanager
+async def running(server: AdsServer) -> AsyncIterator[AdsServer]:
+    await server.grpc.start()
+    try:
+        yield server
+    finally:
+        await server.xds.close()
+        await server.grpc.stop(0.2)
+
+
+class AdsClient:
+    """One ADS stream. `versions` and `nonces` hold what came last, by type URL."""
+
+    def __init__(self, call: Any, node: str) -> None:
+        self.call, self.node = call, node
+        self.versions: dict[str, str] = {}
+        self.nonces: dict[str, str] = {}
+        self.received: list[tuple[str, str]] = []
+
+    async def ask(self, url: str, *names: str, version: str = "", error: str | None = None) -> None:
+        nonce = self.nonces.get(url, "")
+        await self.call.write(request(url, names, nonce, version, error, self.node))
+
+    async def take(self, seconds: float = 5.0) -> Any:
+        """The next response, not yet answered."""
+        async with asyncio.timeout(seconds):
+            response = await self.call.read()
+        assert response is not grpc.aio.EOF, "the stream ended"
+        self.nonces[response.type_url] = response.nonce
+        self.received.append((response.type_url, response.version_info))
+        return response
+
+    async def ack(self, response: Any, *names: str) -> None:
+        self.versions[response.type_url] = response.version_info
+        await self.ask(response.type_url, *names, version=response.version_info)
+
+    async def nack(self, response: Any, *names: str, message: str = "refused") -> None:
+        kept = self.versions.get(response.type_url, "")
+        await self.ask(response.type_url, *names, version=kept, error=message)
+
+    async def silent(self, seconds: float = 0.3) -> bool:
+        """True if nothing comes; ends the stream's usefulness, as a cancelled read does."""
+        try:
+            async with asyncio.timeout(seconds):
+                return bool(await self.call.read() is grpc.aio.EOF)
+        except TimeoutError:
+            return True
+
+    async def connect(self, *pools: str) -> None:
+        """Subscribe to all types in Envoy's order and accept what comes."""
+        await self.ask(CDS, version=self.versions.get(CDS, ""))
+        await self.ack(await self.take())
+        await self.ask(EDS, *pools)
+        await self.ack(await self.take(), *pools)
+        await self.ask(LDS)
+        await self.ack(await self.take())
+        await self.ask(RDS, "headrace")
+        await self.ack(await self.take(), "headrace")
+
+
+@asynccontextmanager
+async def connected(port: int, node: str = "gw-1") -> AsyncIterator[AdsClient]:
+    """A client's stream to the server on `port`."""
+    async with grpc.aio.insecure_channel(f"127.0.0.1:{port}") as channel:
+        call = ads_pb2_grpc.AggregatedDiscoveryServiceStub(channel).StreamAggregatedResources()
+        try:
+            yield AdsClient(call, node)
+        finally:
+            call.cancel()
+
+
+async def until(condition: Any, seconds: float = 5.0) -> None:
+    """Wait for `condition()`; TimeoutError if it does not come true."""
+    async with asyncio.timeout(seconds):
+        while not condition():  # noqa: ASYNC110 (another stream's progress)
+            await asyncio.sleep(0.005)

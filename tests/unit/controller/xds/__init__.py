@@ -1,0 +1,1 @@
+"""The xDS stage: resources, snapshots and streams, without a socket."""

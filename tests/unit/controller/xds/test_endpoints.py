@@ -1,0 +1,79 @@
+"""The kept EDS message always equals one that is built afresh."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from headrace_controller.projection.plan import Endpoint
+from headrace_controller.xds.resources.endpoints import Assignment, WeightError
+
+addresses = st.tuples(
+    st.sampled_from(["10.0.0.1", "10.0.0.2", "::1", "0:0:0:0:0:0:0:1", "host.example", "fe80::1%eth0", ""]),
+    st.sampled_from([0, 1, 8000, 65535, 65536]),
+)
+fleets = st.lists(
+    st.builds(
+        lambda cell, address, weight: Endpoint(f"cell-{cell}", address[0], address[1], weight),
+        st.integers(0, 50),
+        addresses,
+        st.integers(1, 10_000),
+    ),
+    max_size=6,
+)
+
+
+@settings(deadline=None, max_examples=60)
+@given(st.lists(fleets, min_size=1, max_size=5))
+def test_a_kept_message_equals_a_fresh_one(history: list[list[Endpoint]]) -> None:
+    kept = Assignment("m", "pool/m")
+    last = b"?"
+    for fleet in history:
+        fresh = Assignment("m", "pool/m")
+        expected = fresh.update(fleet)
+        updated = kept.update(fleet)
+        last = last if updated is None else updated
+        assert last == expected
+        assert kept.left_out == fresh.left_out
+
+
+def test_the_same_endpoints_are_no_change() -> None:
+    assignment = Assignment("m", "pool/m")
+    assert assignment.update([Endpoint("a", "10.0.0.1", 1, 5)]) is not None
+    assert assignment.update([Endpoint("a", "10.0.0.1", 1, 5)]) is None
+    assert assignment.update([Endpoint("a", "10.0.0.1", 1, 6)]) is not None
+
+
+def test_an_endpoint_envoy_cannot_take_is_left_out_alone() -> None:
+    """Envoy would refuse the whole pool for the first, and silently drop the second."""
+    assignment = Assignment("m", "pool/m")
+    fleet = [
+        Endpoint("a", "10.0.0.1", 80, 5),
+        Endpoint("b", "gpu7.example", 80, 5),
+        Endpoint("c", "10.0.0.1", 80, 9),
+    ]
+    message = assignment.update(fleet)
+    assert message is not None
+    assert message.count(b"10.0.0.1") == 1
+    assert [(each.cell_id, each.reason) for each in assignment.left_out] == [
+        ("b", "gpu7.example:80 is no IP address and port"),
+        ("c", "10.0.0.1:80 is also the address of a"),
+    ]
+
+
+@pytest.mark.parametrize("weights", [[0], [5, -1], [2**31, 2**31]])
+def test_weights_that_envoy_refuses_change_nothing(weights: list[int]) -> None:
+    assignment = Assignment("m", "pool/m")
+    good = [Endpoint("a", "10.0.0.1", 80, 5)]
+    assignment.update(good)
+    with pytest.raises(WeightError, match="'m'"):
+        assignment.update([Endpoint(str(n), f"10.0.0.{n}", 80, w) for n, w in enumerate(weights)])
+    assert assignment.update(good) is None
+
+
+def test_a_baseline_gives_everyone_the_same_weight() -> None:
+    heavy, light = Assignment("m", "pool/m"), Assignment("m", "pool/m")
+    assert heavy.update([Endpoint("a", "10.0.0.1", 80, 99)], equal=True) == light.update(
+        [Endpoint("a", "10.0.0.1", 80, 1)]
+    )

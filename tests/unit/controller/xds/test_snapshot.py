@@ -1,0 +1,145 @@
+"""Snapshots are consistent, and their versions change with their content only."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from headrace_controller.projection.plan import Plan
+from headrace_controller.settings import EnvoySettings
+from headrace_controller.xds.names import CDS, EDS, LDS, RDS, TYPES
+from headrace_controller.xds.snapshot import InconsistentSnapshot, build_snapshot, check
+from tests.unit.controller.xds.builders import GATEWAY, Pools, builder_of, plan_of, weights_in
+
+A, B = "10.0.0.1:8000", "10.0.0.2:8000"
+
+models = st.text(st.characters(exclude_categories=["Cs"]), max_size=12)
+pools = st.dictionaries(
+    models,
+    st.dictionaries(st.sampled_from([A, B, "::1:1"]), st.integers(1, 9)),
+    max_size=4,
+)
+
+
+def test_a_snapshot_tells_all_that_an_envoy_needs() -> None:
+    snapshot = builder_of().build(plan_of({"m": {A: 3}, "n": {}}))
+    assert set(snapshot.types) == set(TYPES)
+    assert set(snapshot.types[CDS].resources) == {"pool/m", "pool/n"} == set(snapshot.types[EDS].resources)
+    assert snapshot.types[RDS].resources["headrace"].refs == {"pool/m", "pool/n"}
+    assert weights_in(snapshot, "m") == {A: 3}
+    assert weights_in(snapshot, "n") == {}
+
+
+def test_an_unchanged_plan_is_the_same_snapshot() -> None:
+    builder = builder_of()
+    assert builder.build(plan_of({"m": {A: 1}})) is builder.build(plan_of({"m": {A: 1}}))
+
+
+def test_new_weights_renew_the_endpoints_of_their_pool_only() -> None:
+    builder = builder_of()
+    before = builder.build(plan_of({"m": {A: 1}, "n": {B: 1}}))
+    after = builder.build(plan_of({"m": {A: 2}, "n": {B: 1}}))
+    assert weights_in(before, "m") == {A: 1}, "what was published does not change under its readers"
+    assert weights_in(after, "m") == {A: 2}
+    for url in (CDS, LDS, RDS):
+        assert after.types[url] is before.types[url]
+    assert after.version(EDS) > before.version(EDS)
+    resources = after.types[EDS].resources
+    assert resources["pool/n"] is before.types[EDS].resources["pool/n"]
+    assert resources["pool/m"] is not before.types[EDS].resources["pool/m"]
+
+
+def test_a_new_pool_keeps_the_clusters_and_the_listener_that_stand() -> None:
+    builder = builder_of()
+    before = builder.build(plan_of({"m": {A: 1}}))
+    after = builder.build(plan_of({"m": {A: 1}, "n": {B: 1}}))
+    assert after.types[CDS].resources["pool/m"] is before.types[CDS].resources["pool/m"]
+    assert after.types[LDS] is before.types[LDS]
+    for url in (CDS, RDS, EDS):
+        assert after.version(url) > before.version(url)
+
+
+def test_versions_rise_across_restarts() -> None:
+    builder = builder_of(epoch_ns=999_999_999_999)
+    for weight in range(1, 15):
+        last = builder.build(plan_of({"m": {A: weight}}))
+    restarted = builder_of(epoch_ns=1_000_000_000_000).build(plan_of({"m": {A: 1}}))
+    for url in TYPES:
+        assert restarted.version(url) > last.version(url)
+
+
+def test_a_failed_build_leaves_the_next_one_right() -> None:
+    """The first pool's message is already changed when the second pool's weights are refused."""
+    builder = builder_of()
+    good = builder.build(plan_of({"a": {A: 1}, "b": {B: 1}}))
+    with pytest.raises(InconsistentSnapshot, match=r"gw-1.*'b'.*weight of 0"):
+        builder.build(plan_of({"a": {A: 7}, "b": {B: 0}}))
+    after = builder.build(plan_of({"a": {A: 7}, "b": {B: 2}}))
+    assert (weights_in(good, "a"), weights_in(after, "a"), weights_in(after, "b")) == ({A: 1}, {A: 7}, {B: 2})
+    assert after.version(EDS) > good.version(EDS)
+
+
+def test_a_pool_that_forgets_a_gateway_is_refused() -> None:
+    with pytest.raises(InconsistentSnapshot, match="'m' does not name the gateway 'gw-1'"):
+        build_snapshot(Plan({"m": {"gw-2": ()}}), GATEWAY, EnvoySettings())
+
+
+def test_a_model_name_that_is_no_text_is_refused() -> None:
+    with pytest.raises(InconsistentSnapshot):
+        builder_of().build(plan_of({"\ud800": {}}))
+
+
+@pytest.mark.parametrize(
+    ("url", "what"), [(CDS, "RDS.*needs CDS"), (EDS, "CDS.*needs EDS"), (RDS, "LDS.*needs RDS")]
+)
+def test_a_missing_resource_is_named(url: str, what: str) -> None:
+    snapshot = builder_of().build(plan_of({"m": {A: 1}}))
+    types = {each: dict(kept.resources) for each, kept in snapshot.types.items()}
+    check(types, "gw-1")
+    types[url].clear()
+    with pytest.raises(InconsistentSnapshot, match=what):
+        check(types, "gw-1")
+
+
+def test_endpoints_without_a_cluster_are_refused() -> None:
+    snapshot = builder_of().build(plan_of({"m": {A: 1}}))
+    types = {each: dict(kept.resources) for each, kept in snapshot.types.items()}
+    types[RDS]["headrace"] = (
+        build_snapshot(plan_of({}), GATEWAY, EnvoySettings()).types[RDS].resources["headrace"]
+    )
+    types[CDS].clear()
+    with pytest.raises(InconsistentSnapshot, match="no cluster uses EDS 'pool/m'"):
+        check(types, "gw-1")
+
+
+def test_what_is_left_out_is_told_and_the_rest_published() -> None:
+    builder = builder_of()
+    before = builder.build(plan_of({"m": {A: 1}}))
+    after = builder.build(plan_of({"m": {A: 1, "gpu.example:80": 1}}))
+    assert [(each.pool, each.cell_id) for each in after.left_out] == [("m", "cell-1")]
+    assert all(after.types[url] is before.types[url] for url in TYPES)
+    assert builder.build(plan_of({"m": {A: 1}})).left_out == ()
+
+
+@settings(deadline=None, max_examples=60)
+@given(st.lists(pools, min_size=1, max_size=5))
+def test_any_history_of_plans_ends_as_a_fresh_build_would(history: list[Pools]) -> None:
+    builder = builder_of()
+    last = None
+    for each in history:
+        snapshot = builder.build(plan_of(each))
+        check({url: kept.resources for url, kept in snapshot.types.items()}, "gw-1")
+        if last is not None:
+            for url in TYPES:
+                same = _contents(snapshot, url) == _contents(last, url)
+                assert same == (snapshot.version(url) == last.version(url)), url
+                assert snapshot.version(url) >= last.version(url)
+        last = snapshot
+    fresh = builder_of().build(plan_of(history[-1]))
+    for url in TYPES:
+        assert _contents(snapshot, url) == _contents(fresh, url)
+
+
+def _contents(snapshot: object, url: str) -> dict[str, bytes]:
+    return {name: each.box.value for name, each in snapshot.types[url].resources.items()}  # type: ignore[attr-defined]
