@@ -172,9 +172,7 @@ def _call(request: urlrequest.Request) -> Any:
     except urlerror.HTTPError as error:
         _fail(_said(error.read()) or f"the controller answered {error.code}")
     except (OSError, ValueError) as error:
-        _fail(
-            f"{request.full_url} cannot be read: {error}; is the controller running, is --url its listen.admin?"
-        )
+        _fail(f"{request.full_url} cannot be read: {error}; is --url the listen.admin of a running one?")
 
 
 def _said(body: bytes) -> str:

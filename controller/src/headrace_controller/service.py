@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 from contextlib import AsyncExitStack
+from dataclasses import asdict
 
 import grpc
 from aiohttp import web
@@ -21,6 +22,7 @@ from headrace_controller.ingest.service import TelemetryService
 from headrace_controller.lifecycle import Answer, IllegalTransition
 from headrace_controller.projection import Plan
 from headrace_controller.settings import ControllerSettings
+from headrace_controller.xds.resources.endpoints import LeftOut
 from headrace_controller.xds.server import Hooks, XdsServer
 from headrace_controller.xds.snapshot import InconsistentSnapshot, SnapshotBuilder
 from headrace_pb.v1 import telemetry_pb2 as pb
@@ -52,6 +54,7 @@ class Controller:
     def __init__(self, settings: ControllerSettings, clock: Clock) -> None:
         self._settings = settings
         self._log = log.get("controller")
+        self._left_out: dict[str, tuple[LeftOut, ...]] = {}
         self.metrics = Metrics()
         epoch = clock.wall_ns()
         self.store = KeptFleetStore(settings.state_dir, settings.region) if settings.state_dir else None
@@ -82,12 +85,22 @@ class Controller:
     def publish(self, plan: Plan) -> None:
         for gateway_id, builder in self._builders.items():
             try:
-                self.xds.publish(gateway_id, builder.build(plan))
+                snapshot = builder.build(plan)
             except InconsistentSnapshot as error:
                 self.metrics.errors.inc()
                 self._log.error(
                     "inconsistent snapshot; the last one stays", gateway=gateway_id, error=str(error)
                 )
+                continue
+            self.xds.publish(gateway_id, snapshot)
+            self._note_left_out(gateway_id, snapshot.left_out)
+
+    def _note_left_out(self, gateway_id: str, left_out: tuple[LeftOut, ...]) -> None:
+        """Say once which endpoints a gateway could not be told of."""
+        if left_out != self._left_out.get(gateway_id, ()):
+            self._left_out[gateway_id] = left_out
+            for each in left_out:
+                self._log.warning("endpoint left out", gateway=gateway_id, **asdict(each))
 
     def ask_engine(self, cell_id: str, address: HostPort, timeout_s: float) -> None:
         self.inquiry.ask(cell_id, address, timeout_s)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ipaddress
 from pathlib import Path
 from typing import Annotated, Literal, Self
 
@@ -10,8 +11,21 @@ from pydantic import Field, model_validator
 from headrace_shared import config
 from headrace_shared.config import Settings
 from headrace_shared.net import HostPort, HostPortField
+from headrace_shared.signals import INDEX, NAMES
 from headrace_shared.tls import TlsSettings
 
+GENERATION_PATHS = (
+    "/v1/completions",
+    "/v1/chat/completions",
+    "/v1/responses",
+    "/v1/messages",
+    "/v1/embeddings",
+    "/v1/rerank",
+    "/v1/score",
+    "/tokenize",
+    "/detokenize",
+)
+HttpPath = Annotated[str, Field(pattern=r"^/[A-Za-z0-9._~/-]*$", max_length=256)]
 Name = Annotated[str, Field(min_length=1, max_length=128, pattern=r"^[A-Za-z0-9][A-Za-z0-9._/-]*$")]
 
 
@@ -33,6 +47,17 @@ class GatewaySettings(Settings):
     host: str = Field(min_length=1, max_length=253)
     port: int = Field(0, ge=0, le=65535)
     listen: HostPortField = HostPort("0.0.0.0", 10000)
+
+    @model_validator(mode="after")
+    def _bindable(self) -> Self:
+        try:
+            ipaddress.ip_address(self.listen.host)
+        except ValueError as error:
+            raise ValueError(
+                f"listen: {self.listen.host!r} is no IP address, and an Envoy binds only to one; "
+                "write 127.0.0.1, 0.0.0.0 or [::]"
+            ) from error
+        return self
 
 
 class CadenceSettings(Settings):
@@ -99,8 +124,6 @@ class PressureSettings(Settings):
 
     @model_validator(mode="after")
     def _known(self) -> Self:
-        from headrace_shared.signals import INDEX, NAMES
-
         for name in self.signals:
             if name not in INDEX:
                 raise ValueError(f"signals: {name!r} is no signal; the signals are {', '.join(NAMES)}")
@@ -126,8 +149,11 @@ class ProjectionSettings(Settings):
 class EnvoySettings(Settings):
     """What the generated Envoy config carries; seconds and bytes.
 
+    Only `paths` reach the engines: an engine's other paths put it to sleep or load adapters.
     `expose_upstream` adds the serving endpoint's address to each response, for tests and labs.
     """
+
+    paths: tuple[HttpPath, ...] = Field(GENERATION_PATHS, min_length=1, max_length=64)
 
     connect_timeout_s: float = Field(0.25, gt=0, le=10)
     retries: int = Field(2, ge=0, le=10)

@@ -34,7 +34,8 @@ class Cell:
         """Listen; on the same port as before after a stop."""
         app = web.Application(client_max_size=MAX_BODY)
         app.router.add_get("/health", self._health)
-        app.router.add_post("/v1/completions", self._complete)
+        for path in ("/v1/completions", "/v1/chat/completions", "/v1/load_lora_adapter", "/sleep"):
+            app.router.add_post(path, self._complete)
         self._runner = web.AppRunner(app, access_log=None, shutdown_timeout=0.1, keepalive_timeout=5.0)
         await self._runner.setup()
         site = web.TCPSite(self._runner, "127.0.0.1", self.port, reuse_address=True)

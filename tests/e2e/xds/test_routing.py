@@ -38,6 +38,24 @@ async def test_content_types_that_mean_json_are_read(tmp_path: Path) -> None:
             assert answer.status == 200, kind
 
 
+async def test_only_generation_paths_reach_the_engines(tmp_path: Path) -> None:
+    """A client must not put an engine to sleep or load adapters into it."""
+    cell = Cell("a")
+    async with running_cells(cell), running_stack(tmp_path, {"m": {cell: 1}}) as stack:
+        for path in (
+            "/v1/load_lora_adapter",
+            "/sleep",
+            "/v1/completions/",
+            "/v1/completionsx",
+            "/x/v1/completions",
+        ):
+            answer = await stack.post(path, data=b'{"model":"m"}', headers=JSON)
+            assert (answer.status, answer.body["error"]["code"]) == (404, "path_not_served"), path
+        assert cell.requests == 0
+        for path in ("/v1/completions", "/v1/chat/completions", "/v1/completions?x=1"):
+            assert (await stack.post(path, data=b'{"model":"m"}', headers=JSON)).status == 200, path
+
+
 @pytest.mark.parametrize("model", ["nope", 'qu"ote', "back\\slash", "ümlaut", "M", "m "])
 async def test_an_unknown_model_is_a_404_that_names_it(tmp_path: Path, model: str) -> None:
     async with running_stack(tmp_path, {"m": {}}) as stack:

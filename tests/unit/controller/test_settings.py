@@ -30,8 +30,13 @@ def test_the_least_file_gives_the_design_defaults() -> None:
         (GOOD + "listen:\n  xds: 18001\n", "line 5: listen.xds"),
         (GOOD + "listen:\n  xds: host\n", "write host:port"),
         (GOOD + "baseline: random\n", "'rr' or 'lr'"),
-        (GOOD + "pressure:\n  signals:\n    ttft: {high: 1}\n", "'ttft' is no signal; the signals are queue_depth"),
+        (
+            GOOD + "pressure:\n  signals:\n    ttft: {high: 1}\n",
+            "'ttft' is no signal; the signals are queue_depth",
+        ),
         (GOOD + "  - id: gw-1\n    host: h\n", "two gateways have the same id 'gw-1'"),
+        (GOOD + "    listen: localhost:10000\n", "'localhost' is no IP address"),
+        (GOOD + "envoy:\n  paths: [v1]\n", "line 5: envoy.paths[0]"),
         (GOOD + "projection:\n  max_weight: 0\n", "line 5: projection.max_weight"),
     ],
 )

@@ -109,7 +109,8 @@ def test_a_route_never_times_out_and_retries_elsewhere_only() -> None:
 
 
 def test_routes_stand_in_the_order_that_decides() -> None:
-    assert list(routes("b", "a")) == ["pool/b", "pool/a", "unknown-model", "models", "not-json", "no-model"]
+    others = ["no-path", "unknown-model", "models", "not-json", "no-model"]
+    assert list(routes("b", "a")) == ["pool/b", "pool/a", *others]
 
 
 def test_the_model_list_names_every_pool_and_fits() -> None:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import Any
 
 from envoy.config.core.v3 import base_pb2
 from envoy.config.route.v3 import route_components_pb2, route_pb2
 from envoy.extensions.retry.host.previous_hosts.v3 import previous_hosts_pb2
-from envoy.type.matcher.v3 import metadata_pb2, string_pb2, value_pb2
+from envoy.type.matcher.v3 import metadata_pb2, regex_pb2, string_pb2, value_pb2
 from google.protobuf import wrappers_pb2
 
 from headrace_controller.settings import EnvoySettings
@@ -28,6 +29,13 @@ UNKNOWN_MODEL = error_format(
     "model",
     "model_not_found",
 )
+NO_PATH = error_format(
+    "This path is not served here; the gateway passes on completions, chat completions and what else "
+    "its envoy.paths setting names.",
+    "invalid_request_error",
+    None,
+    "path_not_served",
+)
 NOT_JSON = error_format(
     "The request body is not JSON; send valid JSON with Content-Type: application/json.",
     "invalid_request_error",
@@ -46,7 +54,8 @@ NO_MODEL = error_format(
 def build_routes(models: Sequence[str], settings: EnvoySettings, baseline: Baseline | None) -> Any:
     """The route configuration for `models`, in their order.
 
-    A body with a known model goes to its pool; an unknown model is 404, a body that is not JSON
+    A body with a known model, on one of `settings.paths`, goes to its pool; another path or an
+    unknown model is 404, a body that is not JSON
     400, GET /v1/models the list of models, and anything else 404: each a JSON error.
     """
     listing = model_list(models)
@@ -55,7 +64,7 @@ def build_routes(models: Sequence[str], settings: EnvoySettings, baseline: Basel
         domains=["*"],
         routes=[
             *(_pool_route(model, settings, baseline) for model in models),
-            *_other_routes(listing),
+            *_other_routes(listing, settings),
         ],
     )
     return route_pb2.RouteConfiguration(
@@ -75,7 +84,12 @@ def _pool_route(model: str, settings: EnvoySettings, baseline: Baseline | None) 
         action.retry_policy.CopyFrom(_retry_policy(settings))
     exact = value_pb2.ValueMatcher(string_match=string_pb2.StringMatcher(exact=model))
     route = route_components_pb2.Route(
-        name=cluster_name(model), match=_match(_metadata("model", exact)), route=action
+        name=cluster_name(model),
+        match=route_components_pb2.RouteMatch(
+            safe_regex=regex_pb2.RegexMatcher(regex=_paths(settings)),
+            dynamic_metadata=[_metadata("model", exact)],
+        ),
+        route=action,
     )
     if settings.expose_upstream:
         route.response_headers_to_add.append(set_header(UPSTREAM_HEADER, "%UPSTREAM_REMOTE_ADDRESS%"))
@@ -99,9 +113,22 @@ def _retry_policy(settings: EnvoySettings) -> Any:
     return policy
 
 
-def _other_routes(listing: str) -> list[Any]:
+def _paths(settings: EnvoySettings) -> str:
+    return "|".join(re.escape(path) for path in settings.paths)
+
+
+def _other_routes(listing: str, settings: EnvoySettings) -> list[Any]:
     present = value_pb2.ValueMatcher(present_match=True)
+    elsewhere = _match(_metadata("model", present))
+    elsewhere.headers.add(
+        name=":path",
+        string_match=string_pb2.StringMatcher(
+            safe_regex=regex_pb2.RegexMatcher(regex=rf"(?:{_paths(settings)})(?:\?.*)?")
+        ),
+        invert_match=True,
+    )
     return [
+        _error_route("no-path", elsewhere, 404, NO_PATH),
         _error_route("unknown-model", _match(_metadata("model", present)), 404, UNKNOWN_MODEL),
         _model_list_route(listing),
         _error_route("not-json", _match(_metadata("not_json", present)), 400, NOT_JSON),
