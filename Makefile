@@ -13,7 +13,7 @@ PROTO := protos/headrace_pb/v1/telemetry.proto
 SRC := shared/src/headrace_shared agent/src controller/src lab/src
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo demo-real test test-extra lint types proto proto-check docs docs-check wheels bench clean
+.PHONY: help setup demo demo-real test test-extra lint lint-proof types proto proto-check docs docs-check wheels bench clean
 
 help: ## Show this list
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -46,6 +46,9 @@ lint: $(STAMP) ## ruff, formatting and the layer rules
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
 	@$(BIN)/lint-imports
+
+lint-proof: $(STAMP) ## Plant a violation of each layer rule in a copy; each must be caught
+	@$(BIN)/python tests/support/planted.py
 
 types: $(STAMP) ## mypy --strict
 	@$(BIN)/mypy $(SRC)

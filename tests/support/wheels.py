@@ -33,8 +33,8 @@ def check(name: str, modules: tuple[str, ...], wheels: Path, home: Path) -> None
     """Install one wheel into a fresh environment and import its modules there."""
     venv.create(home, with_pip=True)
     python = str(home / "bin" / "python")
-    run(python, "-m", "pip", "install", "-q", "--disable-pip-version-check", "-c", str(ROOT / "constraints.txt"),
-        "--find-links", str(wheels), f"headrace-{name}")
+    pip = (python, "-m", "pip", "install", "-q", "--disable-pip-version-check")
+    run(*pip, "-c", str(ROOT / "constraints.txt"), "--find-links", str(wheels), f"headrace-{name}")
     for module in modules:
         run(python, "-c", f"import {module}", cwd=home)
 
