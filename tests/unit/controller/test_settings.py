@@ -34,6 +34,7 @@ def test_the_least_file_gives_the_design_defaults() -> None:
             GOOD + "pressure:\n  signals:\n    ttft: {high: 1}\n",
             "'ttft' is no signal; the signals are queue_depth",
         ),
+        (GOOD + "pressure:\n  signals:\n    rtt_ms: {low: 200}\n", "rtt_ms: low is 200 and high 150"),
         (GOOD + "  - id: gw-1\n    host: h\n", "two gateways have the same id 'gw-1'"),
         (GOOD + "    listen: localhost:10000\n", "'localhost' is no IP address"),
         (GOOD + "envoy:\n  paths: [v1]\n", "line 5: envoy.paths[0]"),

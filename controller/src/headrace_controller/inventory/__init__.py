@@ -1,0 +1,40 @@
+"""The fleet as arrays: one row a cell, written by what agents send, read by every later stage."""
+
+from __future__ import annotations
+
+from headrace_controller.inventory.changes import (
+    CellAdded,
+    CellChanged,
+    CellRefused,
+    CellReturned,
+    CellTakenOver,
+    CellWithdrawn,
+    Change,
+)
+from headrace_controller.inventory.facts import CellFacts, GpuFacts, ModelFacts
+from headrace_controller.inventory.fleet import Fleet
+from headrace_controller.inventory.memory import RowMemory
+from headrace_controller.inventory.pools import Pools
+from headrace_controller.inventory.view import CellView, NodeView, PathView, view_cell, view_cells, view_nodes
+
+__all__ = [
+    "CellAdded",
+    "CellChanged",
+    "CellFacts",
+    "CellRefused",
+    "CellReturned",
+    "CellTakenOver",
+    "CellView",
+    "CellWithdrawn",
+    "Change",
+    "Fleet",
+    "GpuFacts",
+    "ModelFacts",
+    "NodeView",
+    "PathView",
+    "Pools",
+    "RowMemory",
+    "view_cell",
+    "view_cells",
+    "view_nodes",
+]

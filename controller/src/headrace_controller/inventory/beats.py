@@ -1,0 +1,99 @@
+"""Writes the figures of a telemetry beat into the arrays."""
+
+from __future__ import annotations
+
+import math
+from typing import Final
+
+from headrace_controller.inventory.columns import TOTAL_KINDS, Columns, Ints
+from headrace_pb.v1 import telemetry_pb2 as pb
+from headrace_shared.signals import CELL_SIGNALS
+
+_SIGNAL_AT: Final = {name: number for number, name in enumerate(CELL_SIGNALS)}
+_TOTAL_AT: Final = {name: number for number, name in enumerate(TOTAL_KINDS)}
+ENGINE_SOURCE: Final = "engine"
+_HARDWARE_NAMES: Final = {pb.HARDWARE_SOURCE_DCGM: "dcgm", pb.HARDWARE_SOURCE_NVML: "nvml"}
+
+
+def write_cell(columns: Columns, row: int, beat: pb.CellBeat, now: float) -> None:
+    """Write one cell's beat; what it does not say becomes absent, except the engine's state and
+    the hardware's health, where silence takes nothing back."""
+    columns.telemetry_at[row] = now
+    columns.signals[row] = _values(beat.signals, _SIGNAL_AT)
+    columns.in_flight[row] = beat.in_flight if beat.HasField("in_flight") else math.nan
+    columns.hardware_source[row] = beat.hardware_source
+    if beat.engine_state != pb.ENGINE_STATE_UNSPECIFIED:
+        columns.engine_state[row] = beat.engine_state
+        columns.engine_at[row] = now
+        columns.serving_ms[row] = beat.serving_ms
+    _write_sources(columns, row, beat, now)
+    if beat.HasField("requests"):
+        _write_totals(columns, row, beat.requests)
+    if beat.HasField("hardware"):
+        _write_health(columns, row, beat.hardware)
+
+
+def write_path(columns: Columns, rows: Ints, gateway: int, path: pb.PathBeat, now: float) -> None:
+    """Write the path from a node to one gateway for all rows of the node."""
+    columns.rtt_ms[rows, gateway] = _finite(path.rtt_ms) if path.HasField("rtt_ms") else math.nan
+    columns.jitter_ms[rows, gateway] = _finite(path.jitter_ms) if path.HasField("jitter_ms") else math.nan
+    age_ms = path.age_ms if path.HasField("age_ms") else 0
+    columns.path_at[rows, gateway] = now - age_ms / 1000
+
+
+def _values(message: pb.Signals | pb.RequestTotals, places: dict[str, int]) -> list[float]:
+    values = [math.nan] * len(places)
+    for descriptor, value in message.ListFields():
+        place = places.get(descriptor.name)
+        if place is not None:
+            values[place] = _finite(value)
+    return values
+
+
+def _finite(value: float) -> float:
+    return value if math.isfinite(value) else math.nan
+
+
+def _write_sources(columns: Columns, row: int, beat: pb.CellBeat, now: float) -> None:
+    """Note when the engine's and the GPU's figures were read; NaN where no age was given."""
+    hardware = _HARDWARE_NAMES.get(beat.hardware_source)
+    columns.engine_read_at[row] = columns.hardware_read_at[row] = math.nan
+    columns.engine_stale[row] = columns.hardware_stale[row] = False
+    for source in beat.sources:
+        read_at = now - source.age_ms / 1000 if source.HasField("age_ms") else math.nan
+        stale = source.status == pb.SOURCE_STATUS_STALE
+        if source.name == ENGINE_SOURCE:
+            columns.engine_read_at[row], columns.engine_stale[row] = read_at, stale
+        elif source.name == hardware:
+            columns.hardware_read_at[row], columns.hardware_stale[row] = read_at, stale
+
+
+def _write_totals(columns: Columns, row: int, totals: pb.RequestTotals) -> None:
+    """Credit what was counted since the totals before.
+
+    The first totals of an incarnation are only the base, because they may tell of requests from
+    before this controller watched. After that a kind that had not been named yet started at 0.
+    A figure that falls, which no honest agent sends, becomes the new base.
+    """
+    values = _values(totals, _TOTAL_AT)
+    before: list[float] = columns.totals[row].tolist()
+    if values == before:
+        return
+    if not all(map(math.isnan, before)):
+        for kind, value in enumerate(values):
+            if math.isnan(value):
+                values[kind] = before[kind]
+            elif value > (base := 0.0 if math.isnan(before[kind]) else before[kind]):
+                columns.evidence[row, kind] += value - base
+    columns.totals[row] = values
+
+
+def _write_health(columns: Columns, row: int, health: pb.HardwareHealth) -> None:
+    """Note a lost GPU, and an XID that differs from the one before; the first report of a cell
+    is only the base, because the sources keep the last XID for ever."""
+    columns.gpu_lost[row] = health.gpu_lost
+    xid = min(health.last_xid, 1_000_000) if health.HasField("last_xid") else 0
+    if columns.last_xid[row] not in (-1, xid) and xid:
+        columns.new_xid[row] = xid
+    if xid or columns.last_xid[row] == -1:
+        columns.last_xid[row] = xid

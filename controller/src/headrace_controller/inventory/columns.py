@@ -1,0 +1,163 @@
+"""The arrays: one row a cell, growing by doubling, rows reused after removal.
+
+A row that is not in use has state 0 and generation 0. `generation` is different for every
+registration, so that stages which keep arrays of their own can tell a reused row from the cell
+that had it before.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from headrace_shared.signals import CELL_SIGNALS
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+Small = NDArray[np.int8]
+Flags = NDArray[np.bool_]
+
+NEVER: Final = -np.inf
+FIRST_CAPACITY: Final = 16
+TOTAL_KINDS: Final = ("ok", "client_errors", "throttled", "server_errors")
+
+
+@dataclass(frozen=True, slots=True)
+class _Column:
+    dtype: Any
+    fill: Any
+    width: int = 0  # 0: one-dimensional; -1: one column a gateway
+
+
+_COLUMNS: Final[dict[str, _Column]] = {
+    "generation": _Column(np.int64, 0),
+    "state": _Column(np.int8, 0),
+    "state_since": _Column(np.float64, NEVER),
+    "ready_since": _Column(np.float64, np.nan),
+    "hold_down_until": _Column(np.float64, NEVER),
+    "hold_until": _Column(np.float64, NEVER),
+    "drain_deadline": _Column(np.float64, np.inf),
+    "held": _Column(np.bool_, False),
+    "telemetry_lost": _Column(np.bool_, False),
+    "needs_restart": _Column(np.bool_, False),
+    "asleep": _Column(np.bool_, False),
+    "last_heard": _Column(np.float64, NEVER),
+    "telemetry_at": _Column(np.float64, NEVER),
+    "engine_state": _Column(np.int8, 0),
+    "engine_at": _Column(np.float64, NEVER),
+    "serving_ms": _Column(np.float64, 0.0),
+    "in_flight": _Column(np.float64, np.nan),
+    "signals": _Column(np.float64, np.nan, len(CELL_SIGNALS)),
+    "engine_read_at": _Column(np.float64, np.nan),
+    "hardware_read_at": _Column(np.float64, np.nan),
+    "engine_stale": _Column(np.bool_, False),
+    "hardware_stale": _Column(np.bool_, False),
+    "hardware_source": _Column(np.int8, 0),
+    "totals": _Column(np.float64, np.nan, len(TOTAL_KINDS)),
+    "evidence": _Column(np.float64, 0.0, len(TOTAL_KINDS)),
+    "last_xid": _Column(np.int64, -1),
+    "new_xid": _Column(np.int64, 0),
+    "gpu_lost": _Column(np.bool_, False),
+    "rtt_ms": _Column(np.float64, np.nan, -1),
+    "jitter_ms": _Column(np.float64, np.nan, -1),
+    "path_at": _Column(np.float64, np.nan, -1),
+}
+
+
+class Columns:
+    """The arrays of a fleet; use rows 0 … `size` − 1.
+
+    Times are seconds on the controller's monotonic clock; −inf = never. Which stage writes what:
+    the lifecycle writes `state` to `asleep` (see `lifecycle.book`), messages write the rest.
+    """
+
+    generation: Ints
+    state: Small
+    """CellState number; 0 = row not in use, or not yet given a life."""
+    state_since: Floats
+    ready_since: Floats
+    """Where the ramp starts; NaN unless READY."""
+    hold_down_until: Floats
+    hold_until: Floats
+    """Until when a planned goodbye holds the weight."""
+    drain_deadline: Floats
+    held: Flags
+    telemetry_lost: Flags
+    needs_restart: Flags
+    """Failed by its hardware: only a restarted engine brings it back."""
+    asleep: Flags
+    """Draining or drained because the engine sleeps."""
+    last_heard: Floats
+    telemetry_at: Floats
+    engine_state: Small
+    """EngineState of the wire; 0 = the present agent has not said."""
+    engine_at: Floats
+    """When `engine_state` was said last."""
+    serving_ms: Floats
+    in_flight: Floats
+    signals: Floats
+    """(n, 8) in the order of CELL_SIGNALS, raw units, NaN = absent."""
+    engine_read_at: Floats
+    hardware_read_at: Floats
+    engine_stale: Flags
+    hardware_stale: Flags
+    hardware_source: Small
+    totals: Floats
+    """(n, 4) request totals as last reported, in the order of TOTAL_KINDS; NaN = absent."""
+    evidence: Floats
+    """(n, 4) requests counted while this controller watched; never falls within a generation."""
+    last_xid: Ints
+    """The last XID reported; 0 = none, -1 = nothing reported yet."""
+    new_xid: Ints
+    """A newly seen XID that the lifecycle has not looked at yet; 0 = none."""
+    gpu_lost: Flags
+    rtt_ms: Floats
+    jitter_ms: Floats
+    path_at: Floats
+    """(n, G) when the path was measured; also the shape of `rtt_ms` and `jitter_ms`."""
+
+    def __init__(self, gateways: int) -> None:
+        self._gateways = gateways
+        self._free: list[int] = []
+        self._next_generation = 1
+        self.size = 0
+        self.capacity = FIRST_CAPACITY
+        for name in _COLUMNS:
+            setattr(self, name, self._blank(name, FIRST_CAPACITY))
+
+    def take_row(self) -> int:
+        """A blank row with a generation of its own; the lowest free one."""
+        if self._free:
+            row = self._free.pop()
+        else:
+            if self.size == self.capacity:
+                self._grow()
+            row = self.size
+            self.size += 1
+        self.generation[row] = self._next_generation
+        self._next_generation += 1
+        return row
+
+    def free_row(self, row: int) -> None:
+        """Blank a row and keep it for reuse."""
+        for name, column in _COLUMNS.items():
+            getattr(self, name)[row] = column.fill
+        self._free.append(row)
+        self._free.sort(reverse=True)
+
+    def _grow(self) -> None:
+        for name in _COLUMNS:
+            old = getattr(self, name)
+            new = self._blank(name, self.capacity * 2)
+            new[: self.capacity] = old
+            setattr(self, name, new)
+        self.capacity *= 2
+
+    def _blank(self, name: str, rows: int) -> NDArray[Any]:
+        column = _COLUMNS[name]
+        width = self._gateways if column.width == -1 else column.width
+        shape = (rows, width) if column.width else (rows,)
+        return np.full(shape, column.fill, dtype=column.dtype)

@@ -1,0 +1,79 @@
+"""Static facts of a cell, as frozen objects read from a validated Hello."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+
+from headrace_pb.v1 import telemetry_pb2 as pb
+
+
+@dataclass(frozen=True, slots=True)
+class ModelFacts:
+    """One model that a cell serves; `max_model_len` in tokens, None where unknown."""
+
+    id: str
+    max_model_len: int | None = None
+    base_model: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class GpuFacts:
+    """One GPU under a cell; `memory_mib` in MiB, None where unknown."""
+
+    uuid: str
+    name: str = ""
+    memory_mib: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class CellFacts:
+    """What a node says of one of its cells; `host` and `port` are where gateways reach it."""
+
+    cell_id: str
+    node: str
+    site: str
+    host: str
+    port: int
+    engine_kind: str = ""
+    engine_version: str = ""
+    models: tuple[ModelFacts, ...] = ()
+    gpus: tuple[GpuFacts, ...] = ()
+    labels: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
+
+    @property
+    def model_ids(self) -> tuple[str, ...]:
+        """The pools that the cell belongs to, each once."""
+        return tuple(dict.fromkeys(model.id for model in self.models))
+
+
+def read_facts(node: str, site: str, cell: pb.CellFacts) -> CellFacts:
+    """The facts of one cell of `node` at `site`."""
+    return CellFacts(
+        cell_id=cell.cell_id,
+        node=node,
+        site=site,
+        host=cell.address.host,
+        port=cell.address.port,
+        engine_kind=cell.engine_kind,
+        engine_version=cell.engine_version,
+        models=tuple(_model(model) for model in cell.models),
+        gpus=tuple(_gpu(gpu) for gpu in cell.gpus),
+        labels=MappingProxyType(dict(cell.labels)),
+    )
+
+
+def same_for_gateways(a: CellFacts, b: CellFacts) -> bool:
+    """True when nothing that gateways are told differs: address, models, site."""
+    return (a.host, a.port, a.models, a.site) == (b.host, b.port, b.models, b.site)
+
+
+def _model(model: pb.ModelFacts) -> ModelFacts:
+    length = model.max_model_len if model.HasField("max_model_len") else None
+    return ModelFacts(model.id, length, model.base_model)
+
+
+def _gpu(gpu: pb.GpuFacts) -> GpuFacts:
+    memory = gpu.memory_mib if gpu.HasField("memory_mib") else None
+    return GpuFacts(gpu.uuid, gpu.name, memory)

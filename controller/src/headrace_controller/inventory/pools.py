@@ -1,0 +1,105 @@
+"""Pools as arrays: which cells serve which model, and medians over them without a loop."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+Flags = NDArray[np.bool_]
+
+
+@dataclass(frozen=True)
+class Pools:
+    """m memberships: cell `row[k]` serves model `models[pool[k]]`; sorted by pool, then cell id.
+
+    `ids[p]` is a number that pool p keeps for as long as it is known; `version` rises with every
+    change of memberships.
+    """
+
+    models: tuple[str, ...]
+    ids: Ints
+    pool: Ints
+    row: Ints
+    version: int
+
+    @cached_property
+    def index(self) -> Mapping[str, int]:
+        """Model id → pool number."""
+        return {model: number for number, model in enumerate(self.models)}
+
+    def best(self, values: Floats, members: Flags) -> Floats:
+        """(m,) → (p,): the greatest value among the marked members of each pool; −inf where none."""
+        best = np.full(len(self.models), -np.inf)
+        np.maximum.at(best, self.pool[members], values[members])
+        return best
+
+    def medians(self, values: Floats, members: Flags) -> Floats:
+        """(m,) → (p,): the median of the marked members' values that are not NaN; NaN where none."""
+        ordered, start, count = self._ordered(values, members)
+        medians = np.full(len(self.models), np.nan)
+        some = count > 0
+        first, n = start[some], count[some]
+        medians[some] = (ordered[first + (n - 1) // 2] + ordered[first + n // 2]) / 2
+        return medians
+
+    def medians_of_others(self, values: Floats, members: Flags) -> Floats:
+        """(m,) → (m,): for each membership, the median over the *other* marked members of its pool.
+
+        NaN values count nowhere; NaN where a membership has no other member with a value.
+        """
+        ordered, start, count = self._ordered(values, members)
+        counted = members & ~np.isnan(values)
+        rank = self._ranks(values, counted, start)
+        others = count[self.pool] - counted
+        low = _other(ordered, start[self.pool], rank, (others - 1) // 2)
+        high = _other(ordered, start[self.pool], rank, others // 2)
+        medians: Floats = np.where(others > 0, (low + high) / 2, np.nan)
+        return medians
+
+    def _ordered(self, values: Floats, members: Flags) -> tuple[Floats, Ints, Ints]:
+        """The counted values sorted within their pools; each pool's start and count."""
+        counted = members & ~np.isnan(values)
+        pool, value = self.pool[counted], values[counted]
+        count = np.bincount(pool, minlength=len(self.models)).astype(np.int64)
+        start = np.concatenate(([0], np.cumsum(count)[:-1])).astype(np.int64) if len(count) else count
+        return value[np.lexsort((value, pool))], start, count
+
+    def _ranks(self, values: Floats, counted: Flags, start: Ints) -> Ints:
+        """Where each counted membership stands within its pool's sorted values; a large number
+        where it is not counted, so that nothing is left out for it."""
+        rank = np.full(len(values), np.iinfo(np.int64).max, dtype=np.int64)
+        where = np.flatnonzero(counted)
+        order = np.lexsort((values[where], self.pool[where]))
+        rank[where[order]] = np.arange(len(where)) - start[self.pool[where[order]]]
+        return rank
+
+
+def _other(ordered: Floats, start: Ints, rank: Ints, position: Ints) -> Floats:
+    """The value at `position` of each pool's sorted values with the one at `rank` left out."""
+    if not len(ordered):
+        return np.full(len(start), np.nan)
+    at = start + position + (position >= rank)
+    found: Floats = ordered[np.clip(at, 0, len(ordered) - 1)]
+    return found
+
+
+def build_pools(
+    seen: Mapping[str, int], cells: Iterable[tuple[str, int, tuple[str, ...]]], version: int
+) -> Pools:
+    """Pools over every model `seen` (model id → stable number); `cells` are (cell id, row, models)."""
+    models = tuple(sorted(seen))
+    index = {model: number for number, model in enumerate(models)}
+    members = sorted((index[model], cell_id, row) for cell_id, row, served in cells for model in served)
+    return Pools(
+        models=models,
+        ids=np.array([seen[model] for model in models], dtype=np.int64),
+        pool=np.array([member[0] for member in members], dtype=np.int64),
+        row=np.array([member[2] for member in members], dtype=np.int64),
+        version=version,
+    )

@@ -1,0 +1,259 @@
+"""All lives, and their mirror in the fleet's columns.
+
+Invariant: after every call, for every life and its row, `state`, `state_since`, `ready_since`,
+`hold_down_until`, `hold_until`, `drain_deadline`, `held`, `telemetry_lost`, `needs_restart` and
+`asleep` say what the life says. Nobody else writes these columns.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable
+from dataclasses import dataclass
+from enum import Enum
+from typing import Final
+
+from headrace_controller.inventory import (
+    CellAdded,
+    CellChanged,
+    CellRefused,
+    CellReturned,
+    CellTakenOver,
+    CellWithdrawn,
+    Change,
+    Fleet,
+)
+from headrace_controller.lifecycle import rules
+from headrace_controller.lifecycle.decide import find_events
+from headrace_controller.lifecycle.instructions import AskEngine, Forget, Instruction, Publish
+from headrace_controller.lifecycle.silence import Silence, SilenceWatch
+from headrace_controller.lifecycle.states import (
+    BY_ENGINE,
+    FATAL_XIDS,
+    CellLife,
+    CellState,
+    Event,
+    EventKind,
+    Transition,
+    story,
+)
+from headrace_controller.settings import LifecycleSettings
+from headrace_pb.v1 import telemetry_pb2 as pb
+
+LOG_LENGTH: Final = 4096
+MAX_GRACE_S: Final = 3600.0
+
+_WIRE_EVENTS: Final = {
+    pb.CELL_EVENT_KIND_ENGINE_DOWN: EventKind.ENGINE_DOWN,
+    pb.CELL_EVENT_KIND_ENGINE_LOADING: EventKind.ENGINE_LOADING,
+    pb.CELL_EVENT_KIND_ENGINE_HUNG: EventKind.ENGINE_HUNG,
+    pb.CELL_EVENT_KIND_ENGINE_SLEEPING: EventKind.ENGINE_SLEEPING,
+    pb.CELL_EVENT_KIND_GPU_LOST: EventKind.HARDWARE_FATAL,
+    pb.CELL_EVENT_KIND_DRAIN_FINISHED: EventKind.DRAIN_FINISHED,
+}
+
+
+class Answer(Enum):
+    """What the engine itself said when its agent was silent."""
+
+    ALIVE = "alive"
+    DEAD = "dead"
+    """Refused the connection, or answered that it is not healthy."""
+    NO_ANSWER = "no answer"
+    """Timed out or could not be reached: dead, unless too many are silent at once."""
+
+
+@dataclass(frozen=True, slots=True)
+class LoggedTransition:
+    """One entry of the log of all cells."""
+
+    cell_id: str
+    transition: Transition
+
+
+@dataclass(frozen=True, slots=True)
+class Tick:
+    """What one tick brought. `alarm`: self-preservation withholds expiries; `silent_share`: of
+    the READY cells, how many count as silent, 0 to 1."""
+
+    instructions: tuple[Instruction, ...]
+    transitions: tuple[LoggedTransition, ...]
+    alarm: bool
+    silent_share: float
+
+
+class Book:
+    """Takes what happened, steps the lives, and says what is to be done.
+
+    `kept` names the cells that were READY in the snapshot of a controller before this one: they
+    are adopted without a ramp as soon as their agent says that they serve.
+    """
+
+    def __init__(self, fleet: Fleet, settings: LifecycleSettings, kept: frozenset[str] = frozenset()) -> None:
+        self._fleet = fleet
+        self._settings = settings
+        self._kept = kept
+        self._lives: dict[str, CellLife] = {}
+        self._watch = SilenceWatch(settings)
+        self._fresh: list[LoggedTransition] = []
+        self.transitions: deque[LoggedTransition] = deque(maxlen=LOG_LENGTH)
+
+    def life(self, cell_id: str) -> CellLife:
+        """One cell's life. Raises KeyError."""
+        return self._lives[cell_id]
+
+    def lives(self) -> tuple[CellLife, ...]:
+        """All lives, sorted by cell id."""
+        return tuple(self._lives[cell_id] for cell_id in sorted(self._lives))
+
+    def story(self, cell_id: str) -> str:
+        """The cell's history for people. Raises KeyError."""
+        return story(self._lives[cell_id])
+
+    def registered(self, changes: Iterable[Change], now: float) -> tuple[Instruction, ...]:
+        """Take in what a Hello changed; call it with the result of every `Fleet.register`."""
+        todo: list[Instruction] = []
+        for change in changes:
+            todo += self._registered(change, now)
+        return tuple(todo)
+
+    def happened(self, event: pb.CellEvent, now: float) -> tuple[Instruction, ...]:
+        """Take in an agent's immediate event, after `Fleet.note_event` accepted it.
+
+        That an engine serves waits for the next beat, which tells since when.
+        """
+        kind: EventKind | None = _WIRE_EVENTS.get(event.kind)
+        cause = event.cause
+        if event.kind == pb.CELL_EVENT_KIND_XID and event.HasField("xid") and event.xid in FATAL_XIDS:
+            kind, cause = EventKind.HARDWARE_FATAL, f"XID {event.xid} {cause}".rstrip()
+        if kind is None or event.cell_id not in self._lives:
+            return ()
+        return self.apply(event.cell_id, Event(kind, cause), now)
+
+    def goodbye(self, node: str, planned: bool, grace_s: float, now: float) -> tuple[Instruction, ...]:
+        """An agent leaves. A planned leave holds its cells' weights for `grace_s`, at most
+        MAX_GRACE_S; after an unplanned one silence takes its course."""
+        todo: list[Instruction] = []
+        for cell_id in self._fleet.node_cells(node) if planned else ():
+            if cell_id in self._lives:
+                self._fleet.forget_engine_word(self._fleet.row(cell_id))
+                event = Event(EventKind.GOODBYE_PLANNED, grace_s=min(grace_s, MAX_GRACE_S))
+                todo += self.apply(cell_id, event, now)
+        return tuple(todo)
+
+    def answered(self, cell_id: str, answer: Answer, now: float) -> tuple[Instruction, ...]:
+        """The outcome of an AskEngine. An answer about a cell that was heard or forgotten
+        meanwhile changes nothing."""
+        row = self._fleet.get(cell_id)
+        if row is None or cell_id not in self._lives:
+            return ()
+        if now - self._fleet.last_heard[row] <= self._settings.ttl_s:
+            return ()
+        if answer is Answer.ALIVE:
+            kind = EventKind.SILENCE_ALIVE
+        elif answer is Answer.NO_ANSWER and self._watch.is_withheld(row):
+            kind = EventKind.SILENCE_WITHHELD
+        else:
+            kind = EventKind.SILENCE_DEAD
+        return self.apply(cell_id, Event(kind, f"agent silent, engine: {answer.value}"), now)
+
+    def drain(
+        self,
+        cell_id: str,
+        now: float,
+        *,
+        requested_by: str,
+        cause: str,
+        deadline_s: float | None = None,
+        target: str = "",
+    ) -> tuple[Instruction, ...]:
+        """Take the cell out of service and let its requests finish. `requested_by` and `target`
+        come back in NotifyDrained. Raises KeyError for an unknown cell."""
+        event = Event(
+            EventKind.DRAIN_ASKED, cause, deadline_s=deadline_s, requested_by=requested_by, target=target
+        )
+        return self.apply(cell_id, event, now)
+
+    def undrain(self, cell_id: str, now: float, cause: str) -> tuple[Instruction, ...]:
+        """Cancel a drain, also a finished one. Raises KeyError for an unknown cell and
+        IllegalTransition for one that is not drained."""
+        asleep = self._fleet.engine_state[self._fleet.row(cell_id)] == pb.ENGINE_STATE_SLEEPING
+        event = Event(EventKind.DRAIN_CANCELLED, cause, requested_by=BY_ENGINE if asleep else "")
+        return self.apply(cell_id, event, now)
+
+    def tick(self, now: float, lateness: float = 0.0) -> Tick:
+        """Find what changed since the last tick and act on it. `lateness`: by how many seconds
+        this tick came later than planned."""
+        silence = self._watch.scan(self._fleet, now, lateness)
+        todo = self._silent(silence, now)
+        for cell_id, event in find_events(self._fleet, now, self._settings, self._kept):
+            todo += self.apply(cell_id, event, now)
+        fresh, self._fresh = tuple(self._fresh), []
+        return Tick(tuple(todo), fresh, silence.alarm, silence.share)
+
+    def apply(self, cell_id: str, event: Event, now: float) -> tuple[Instruction, ...]:
+        """Step one life. Raises KeyError for an unknown cell, IllegalTransition for an event that
+        cannot happen to it; nothing is changed then."""
+        old = self._lives[cell_id]
+        new, todo = rules.step(old, event, now, self._settings)
+        if new is not old:
+            self._keep(new)
+        if new.state is CellState.READY:
+            self._kept -= {cell_id}
+        if any(isinstance(each, Forget) for each in todo):
+            del self._lives[cell_id]
+            self._fleet.remove(cell_id)
+        return todo
+
+    def _registered(self, change: Change, now: float) -> tuple[Instruction, ...]:
+        cell_id = change.cell_id
+        match change:
+            case CellAdded():
+                self._keep(rules.begin(cell_id, now, f"named by {self._node(cell_id)}"))
+            case CellReturned():
+                return self.apply(cell_id, Event(EventKind.REGISTERED, "named again by its agent"), now)
+            case CellTakenOver():
+                cause = f"taken over by {self._node(cell_id)} from {change.from_node}"
+                return self.apply(cell_id, Event(EventKind.REGISTERED, cause), now)
+            case CellWithdrawn():
+                return self.apply(cell_id, Event(EventKind.WITHDRAWN, "not named by its agent any more"), now)
+            case CellChanged():
+                if self._lives[cell_id].carries_weight:
+                    return (Publish(cell_id, "its address or models changed"),)
+            case CellRefused():
+                pass
+        return ()
+
+    def _silent(self, silence: Silence, now: float) -> list[Instruction]:
+        todo: list[Instruction] = []
+        for row in silence.withheld.tolist():
+            withheld = Event(EventKind.SILENCE_WITHHELD, "too many agents silent at once")
+            todo += self.apply(self._id(row), withheld, now)
+        for row in silence.dead.tolist():
+            todo += self.apply(self._id(row), Event(EventKind.SILENCE_DEAD, "agent silent"), now)
+        todo += [AskEngine(self._id(row)) for row in silence.ask.tolist()]
+        return todo
+
+    def _id(self, row: int) -> str:
+        return self._fleet.facts_of(row).cell_id
+
+    def _node(self, cell_id: str) -> str:
+        return self._fleet.facts_of(self._fleet.row(cell_id)).node
+
+    def _keep(self, life: CellLife) -> None:
+        """Store a life, mirror it, and log its newest transition."""
+        self._lives[life.cell_id] = life
+        fleet, row = self._fleet, self._fleet.row(life.cell_id)
+        fleet.state[row] = life.state
+        fleet.state_since[row] = life.since
+        fleet.ready_since[row] = float("nan") if life.ready_since is None else life.ready_since
+        fleet.hold_down_until[row] = life.hold_down_until
+        fleet.hold_until[row] = life.hold_until
+        fleet.drain_deadline[row] = life.drain.deadline if life.drain else float("inf")
+        fleet.held[row] = life.held
+        fleet.telemetry_lost[row] = life.telemetry_lost
+        fleet.needs_restart[row] = life.needs_restart
+        fleet.asleep[row] = life.asleep
+        logged = LoggedTransition(life.cell_id, life.history[-1])
+        self.transitions.append(logged)
+        self._fresh.append(logged)

@@ -1,0 +1,138 @@
+"""Silent agents: whose time is up, whom to ask, and when so many are silent that it is us.
+
+An agent's silence says nothing of its engines. What follows from it depends on `on_silence`: the
+engine is asked (`confirm`), or the cell is given up (`fail`).
+
+Self-preservation withholds these conclusions when more than `self_preservation_share` of the
+READY cells fell silent within one window: then the likelier fault is this controller's network.
+It needs at least three READY cells, and silent ones on at least two nodes: one dead host is one
+failure, however many cells it takes along, and in a fleet of one or two cells a majority proves
+nothing, so there the engine's own answer (or the lack of it) decides.
+
+A controller that was itself late has not listened in the meantime. Its lateness is taken off
+every silence, and after one of more than `_LATE_SHARE` of the TTL no TTL fires for as long as it
+lasted. Only a silence of three TTLs net of all lateness overrides that, so that a machine that
+is always late still notices the dead.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from headrace_controller.inventory import Fleet, RowMemory
+from headrace_controller.inventory.columns import Flags, Floats, Ints
+from headrace_controller.lifecycle.states import NEVER, CellState
+from headrace_controller.settings import LifecycleSettings
+
+_LATE_SHARE: Final = 0.25
+_SURELY_SILENT: Final = 3.0
+# The beats of different agents lie up to one liveness interval apart. Counting as suspect who is
+# past this share of the TTL makes the first expiry of an outage see the whole of it.
+_SUSPECT_SHARE: Final = 0.6
+_LEAST_READY: Final = 3
+_LEAST_NODES: Final = 2
+
+
+@dataclass(frozen=True, slots=True)
+class Silence:
+    """The outcome of a scan; arrays hold rows.
+
+    `ask`: engines to ask now. `dead`: cells to give up. `withheld`: now among too many
+    silent ones. `alarm`: self-preservation is on. `share`: of the READY cells, how many count as silent.
+    """
+
+    ask: Ints
+    dead: Ints
+    withheld: Ints
+    alarm: bool
+    share: float
+
+
+class SilenceWatch:
+    """Scans all rows once a tick."""
+
+    def __init__(self, settings: LifecycleSettings) -> None:
+        self._settings = settings
+        self._memory = RowMemory({"asked_at": NEVER, "heard": NEVER, "late_at": 0.0, "withheld": False})
+        self._late_total = 0.0
+        self._last_late = 0.0
+        self._quiet_until = NEVER
+        self.alarm = False
+
+    def scan(self, fleet: Fleet, now: float, lateness: float = 0.0) -> Silence:
+        """Judge every LOADING, READY and DRAINING row; `lateness` is by how many seconds this
+        tick came too late."""
+        self._memory.follow(fleet)
+        age = self._age(fleet, now, max(0.0, lateness))
+        state = fleet.state[: fleet.size]
+        ready = state == CellState.READY
+        watched = ready | (state == CellState.LOADING) | (state == CellState.DRAINING)
+        due = watched & self._due(age, now)
+        share, newly = self._preserve(fleet, ready, age)
+        withheld = self._memory["withheld"]
+        if self._settings.on_silence == "fail":
+            return Silence(_none(), np.flatnonzero(due & ~withheld), newly, self.alarm, share)
+        asked_at = self._memory["asked_at"]
+        ask = due & (now - asked_at >= self._settings.confirm_interval_s)
+        asked_at[ask] = now
+        return Silence(np.flatnonzero(ask), _none(), newly, self.alarm, share)
+
+    def is_withheld(self, row: int) -> bool:
+        """True when no conclusion may be drawn from the row's silence."""
+        return row < len(self._memory["withheld"]) and bool(self._memory["withheld"][row])
+
+    def _age(self, fleet: Fleet, now: float, lateness: float) -> Floats:
+        """How long each row has been silent, less this loop's own lateness meanwhile; a planned
+        goodbye's silence begins with the end of its grace."""
+        n = fleet.size
+        heard = np.maximum(fleet.last_heard[:n], fleet.hold_until[:n])
+        before, self._late_total = self._late_total, self._late_total + lateness
+        fresh = heard != self._memory["heard"]
+        # A beat read before this tick's stall has the stall taken off; one read after it has not.
+        self._memory["late_at"][fresh] = np.where(heard[fresh] <= now - lateness, before, self._late_total)
+        self._memory["heard"][fresh] = heard[fresh]
+        if lateness > _LATE_SHARE * self._settings.ttl_s:
+            self._quiet_until = max(self._quiet_until, now + lateness)
+            self._last_late = lateness
+        age: Floats = now - heard - (self._late_total - self._memory["late_at"])
+        return age
+
+    def _due(self, age: Floats, now: float) -> Flags:
+        ttl = self._settings.ttl_s
+        surely = age > max(_SURELY_SILENT * ttl, self._last_late + ttl)
+        return surely if now < self._quiet_until else age > ttl
+
+    def _preserve(self, fleet: Fleet, ready: Flags, age: Floats) -> tuple[float, Ints]:
+        """Update `withheld` and the alarm; the silent share and the rows newly withheld."""
+        settings, withheld = self._settings, self._memory["withheld"]
+        suspect = ready & (age > settings.ttl_s * _SUSPECT_SHARE)
+        recent = age <= settings.ttl_s + settings.self_preservation_window_s
+        silent = suspect & (recent | withheld)
+        count = int(ready.sum())
+        share = float(silent.sum()) / count if count else 0.0
+        due = silent & (age > settings.ttl_s)
+        self.alarm = (
+            bool(due.any())
+            and count >= _LEAST_READY
+            and share > settings.self_preservation_share
+            and _several_nodes(fleet, silent)
+        )
+        newly = np.flatnonzero(due & ~fleet.telemetry_lost[: fleet.size]) if self.alarm else _none()
+        withheld[:] = silent if self.alarm else False
+        return share, newly
+
+
+def _several_nodes(fleet: Fleet, rows: Flags) -> bool:
+    nodes: set[str] = set()
+    for row in np.flatnonzero(rows):
+        nodes.add(fleet.facts_of(int(row)).node)
+        if len(nodes) >= _LEAST_NODES:
+            return True
+    return False
+
+
+def _none() -> Ints:
+    return np.zeros(0, dtype=np.int64)

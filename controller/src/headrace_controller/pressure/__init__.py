@@ -1,0 +1,25 @@
+"""Ten signals to one pressure: ranges, error evidence, scorers, smoothing; no clock and no I/O."""
+
+from __future__ import annotations
+
+from headrace_controller.pressure.errors import ErrorEstimator, excess
+from headrace_controller.pressure.model import NEUTRAL, PressureModel
+from headrace_controller.pressure.pressures import Pressures, SignalShare
+from headrace_controller.pressure.ranges import Ranges, normalise, resolve_ranges
+from headrace_controller.pressure.score import SCORERS, count_present, saturate, score
+
+__all__ = [
+    "NEUTRAL",
+    "SCORERS",
+    "ErrorEstimator",
+    "PressureModel",
+    "Pressures",
+    "Ranges",
+    "SignalShare",
+    "count_present",
+    "excess",
+    "normalise",
+    "resolve_ranges",
+    "saturate",
+    "score",
+]

@@ -1,0 +1,50 @@
+"""Projections, by name: from pressure to integer weights."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from headrace_controller.settings import ProjectionSettings
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+
+# Keeps ratios defined where every cell of a pool is at pressure 1 or at the start of its ramp.
+_LEAST_HEADROOM: Final = 1e-6
+_LEAST_RAMP: Final = 1e-3
+
+Projection = Callable[[Floats, Floats, Ints, int, ProjectionSettings], Ints]
+"""(pressure (G, m), ramp (m,), pool (m,), number of pools, settings) → weights (G, m)."""
+
+
+def headroom(pressure: Floats, ramp: Floats, pool: Ints, pools: int, settings: ProjectionSettings) -> Ints:
+    """Weights 1 … `max_weight` for m members of pools: headroom relative to the pool's best.
+
+    `pressure` (G, m) in [0, 1]; `ramp` (m,) in [0, 1], 1 = fully ramped; `pool` (m,) is each
+    member's pool. Headroom is 1 - pressure, sharpened and scaled by the ramp; the best of each
+    pool gets `max_weight`, so a pool that ramps as a whole keeps its shares. A cell's weight never
+    rises with its pressure, and the order of members does not matter.
+    """
+    room = np.maximum(1.0 - pressure, _LEAST_HEADROOM) ** settings.sharpness
+    room = room * np.maximum(ramp, _LEAST_RAMP)
+    best = np.full((pools, room.shape[0]), 0.0)
+    np.maximum.at(best, pool, room.T)
+    relative = room / best.T[:, pool]
+    weights: Ints = np.clip(np.rint(settings.max_weight * relative), 1, settings.max_weight).astype(np.int64)
+    return weights
+
+
+PROJECTIONS: Final[Mapping[str, Projection]] = MappingProxyType({"headroom": headroom})
+
+
+def ramps(ready_since: Floats, now: float, ramp_s: float) -> Floats:
+    """(m,) in [0, 1]: how far each cell's ramp has come; 1 everywhere where `ramp_s` is 0."""
+    if ramp_s == 0:
+        return np.ones(len(ready_since))
+    ramp: Floats = np.clip((now - ready_since) / ramp_s, 0.0, 1.0)
+    return ramp

@@ -1,0 +1,160 @@
+"""The error estimate moves with evidence, and only what exceeds the pool counts."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from headrace_controller.inventory import Fleet
+from headrace_controller.lifecycle import CellState
+from headrace_controller.pressure import ErrorEstimator, excess
+from headrace_controller.settings import PressureSettings
+from tests.unit.controller.inventory.builders import beat, fleet_of, hello, telemetry
+
+SURE = np.full(5, np.inf)
+"""So many samples that nothing is chance."""
+KINDS = {"ok": 0, "client_errors": 1, "throttled": 2, "server_errors": 3}
+
+
+class Counter:
+    """A fleet whose cells answer requests."""
+
+    def __init__(self, *cells: str, samples: float = 50.0, least: float = 10.0) -> None:
+        self.fleet: Fleet = fleet_of(*cells)
+        self.errors = ErrorEstimator(PressureSettings(error_samples=samples, error_min_samples=least))
+        self.fleet.totals[: len(cells)] = 0.0
+
+    def answer(self, cell: str, **counts: int) -> None:
+        for kind, count in counts.items():
+            self.fleet.evidence[self.fleet.row(cell), KINDS[kind]] += count
+
+    def estimate(self, cell: str) -> float:
+        return float(self.errors.estimate(self.fleet)[self.fleet.row(cell)])
+
+
+def test_too_few_samples_say_nothing() -> None:
+    counter = Counter("a")
+    counter.answer("a", client_errors=9)
+    assert math.isnan(counter.estimate("a"))
+    counter.answer("a", ok=1)
+    assert counter.estimate("a") == pytest.approx(0.9, abs=0.02)
+
+
+@pytest.mark.parametrize("kind", ["client_errors", "throttled", "server_errors"])
+def test_every_kind_of_failure_counts(kind: str) -> None:
+    counter = Counter("a")
+    counter.answer("a", ok=100, **{kind: 100})
+    assert counter.estimate("a") == pytest.approx(0.5)
+
+
+def test_with_no_new_samples_the_estimate_stays_for_ever() -> None:
+    counter = Counter("a")
+    counter.answer("a", client_errors=100)
+    first = counter.estimate("a")
+    assert [counter.estimate("a") for _ in range(10_000)][-1] == first == pytest.approx(1.0)
+
+
+def test_new_samples_clear_it_at_the_rate_of_the_memory() -> None:
+    counter = Counter("a", samples=50)
+    counter.answer("a", client_errors=1000)
+    counter.estimate("a")
+    counter.answer("a", ok=50)
+    assert counter.estimate("a") == pytest.approx(math.exp(-1), abs=0.01)
+
+
+@given(st.lists(st.tuples(st.integers(0, 40), st.integers(0, 40)), min_size=1, max_size=20))
+def test_an_estimate_is_a_share_whatever_comes(batches: list[tuple[int, int]]) -> None:
+    counter = Counter("a")
+    for ok, bad in batches:
+        counter.answer("a", ok=ok, server_errors=bad)
+        estimate = counter.estimate("a")
+        assert math.isnan(estimate) or 0.0 <= estimate <= 1.0
+
+
+def test_one_batch_of_many_equals_many_batches_of_the_same() -> None:
+    at_once, in_turn = Counter("a"), Counter("a")
+    at_once.answer("a", ok=60, client_errors=20)
+    for _ in range(20):
+        in_turn.answer("a", ok=3, client_errors=1)
+        in_turn.estimate("a")
+    assert at_once.estimate("a") == pytest.approx(in_turn.estimate("a"))
+
+
+def test_a_plain_rate_stands_in_where_no_failures_are_counted_and_is_kept() -> None:
+    fleet = fleet_of("a")
+    errors = ErrorEstimator(PressureSettings())
+    fleet.apply("n-a", telemetry(beat("a", signals={"error_rate": 0.3}, totals={"ok": 5})), 1.0)
+    assert errors.estimate(fleet)[0] == 0.3
+    fleet.apply("n-a", telemetry(beat("a", signals={}, totals={"ok": 50})), 2.0)
+    assert errors.estimate(fleet)[0] == 0.3
+
+
+def test_counts_come_before_a_plain_rate() -> None:
+    """A rate over one request must not evict a cell where counts can tell how many there were."""
+    fleet = fleet_of("a")
+    errors = ErrorEstimator(PressureSettings())
+    fleet.apply("n-a", telemetry(beat("a", totals={"ok": 0, "client_errors": 0})), 1.0)
+    signals = {"error_rate": 1.0}
+    fleet.apply("n-a", telemetry(beat("a", signals=signals, totals={"ok": 0, "client_errors": 1})), 2.0)
+    assert math.isnan(errors.estimate(fleet)[0])
+
+
+def test_a_cell_that_takes_over_a_row_inherits_no_evidence() -> None:
+    counter = Counter("a", "b")
+    counter.answer("a", client_errors=100)
+    counter.estimate("a")
+    counter.fleet.remove("a")
+    counter.fleet.register("n-c", "s", hello("c"), 1.0)
+    counter.fleet.totals[0] = 0.0
+    assert counter.fleet.row("c") == 0
+    assert math.isnan(counter.estimate("c"))
+
+
+@pytest.mark.parametrize(
+    ("estimates", "expected"),
+    [
+        ([0.5], [0.0]),
+        ([0.5, 0.1], [0.4, 0.0]),
+        ([0.5, 0.0, 0.0], [0.5, 0.0, 0.0]),
+        ([0.3, 0.3, 0.3], [0.0, 0.0, 0.0]),
+        ([0.5, 0.5, 0.0, 0.0, 0.0], [0.5, 0.5, 0.0, 0.0, 0.0]),
+        ([0.5, math.nan, 0.1], [0.4, math.nan, 0.0]),
+        ([0.5, math.nan], [0.0, math.nan]),
+    ],
+    ids=["alone", "two", "one of three", "bad client", "two of five", "unknown", "no measure"],
+)
+def test_only_the_excess_over_the_others_counts(estimates: list[float], expected: list[float]) -> None:
+    fleet = fleet_of(*"abcde"[: len(estimates)])
+    over = excess(
+        np.array(estimates), SURE[: len(estimates)], fleet.pools(), np.ones(len(estimates), dtype=bool)
+    )
+    np.testing.assert_allclose(over, expected)
+
+
+def test_cells_that_do_not_serve_are_no_measure_for_others() -> None:
+    fleet = fleet_of("a", "b", "c")
+    ready = np.array([True, True, False])
+    np.testing.assert_allclose(
+        excess(np.array([0.5, 0.1, 0.9]), SURE[:3], fleet.pools(), ready), [0.4, 0.0, 0.6]
+    )
+
+
+def test_the_worst_of_its_pools_counts() -> None:
+    fleet = fleet_of("a", "b", models=("x", "y"))
+    fleet.register("n-c", "s", hello("c"), 0.0)
+    fleet.state[:3] = CellState.READY
+    over = excess(np.array([0.5, 0.1, 0.0]), SURE[:3], fleet.pools(), np.ones(3, dtype=bool))
+    np.testing.assert_allclose(over, [0.4, 0.0, 0.0])
+
+
+def test_what_chance_explains_is_no_excess() -> None:
+    fleet = fleet_of("a", "b", "c")
+    ready, samples = np.ones(3, dtype=bool), np.full(3, 99.0)
+    lucky = excess(np.array([0.7, 0.6, 0.55]), samples, fleet.pools(), ready)
+    np.testing.assert_allclose(lucky, [0.0, 0.0, 0.0])
+    broken = excess(np.array([1.0, 0.6, 0.6]), samples, fleet.pools(), ready)
+    assert broken[0] > 0.15
