@@ -96,9 +96,7 @@ def bootstrap(
     except ValueError as error:
         _refuse(f"--xds-address: {error}")
     if chosen.listen.xds_tls is not None and ca is None:
-        _refuse(
-            "listen.xds_tls is set, so the Envoy needs --ca (with mutual TLS also --cert and --key)"
-        )
+        _refuse("listen.xds_tls is set, so the Envoy needs --ca (with mutual TLS also --cert and --key)")
     tls = TlsSettings(ca=ca, cert=cert, key=key) if ca is not None else None
     typer.echo(envoy_bootstrap.render(gateway, address, admin_port, tls), nl=False)
 

@@ -11,7 +11,7 @@ from pydantic import Field, model_validator
 from headrace_shared import config
 from headrace_shared.config import Settings
 from headrace_shared.net import HostPort, HostPortField
-from headrace_shared.signals import INDEX, NAMES
+from headrace_shared.signals import INDEX, NAMES, SIGNALS
 from headrace_shared.tls import TlsSettings
 
 GENERATION_PATHS = (
@@ -124,9 +124,17 @@ class PressureSettings(Settings):
 
     @model_validator(mode="after")
     def _known(self) -> Self:
-        for name in self.signals:
+        for name, change in self.signals.items():
             if name not in INDEX:
                 raise ValueError(f"signals: {name!r} is no signal; the signals are {', '.join(NAMES)}")
+            signal = SIGNALS[INDEX[name]]
+            low = signal.low if change.low is None else change.low
+            high = signal.high if change.high is None else change.high
+            if low >= high:
+                raise ValueError(f"signals: {name}: low is {low:g} and high {high:g}; low must be below high")
+        weights = [self.signals[each.name].weight if each.name in self.signals else None for each in SIGNALS]
+        if all(weight == 0 for weight in weights):
+            raise ValueError("signals: every weight is 0; leave at least one signal a weight")
         return self
 
 

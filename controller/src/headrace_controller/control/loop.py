@@ -287,6 +287,7 @@ class ControlLoop:
                 self._carry_out(
                     self.book.apply(cell.id, Event(EventKind.ADOPTED, "kept from before the restart"), now)
                 )
+        self.projector.seed(self.fleet, {cell.id: cell.weights for cell in kept.cells if cell.ready}, now)
 
 
 def _by_cell(plan: Plan) -> dict[str, dict[str, dict[str, int]]]:
