@@ -1,0 +1,1 @@
+"""Real vLLM engines on this machine's CPU: their environment, their start, the run over them."""

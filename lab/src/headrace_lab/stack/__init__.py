@@ -1,0 +1,1 @@
+"""The programs under test as subprocesses: started, awaited, stopped and accounted for."""

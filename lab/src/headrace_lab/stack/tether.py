@@ -1,0 +1,30 @@
+"""Runs a program that the kernel ends when the lab dies: `tether.py LAB_PID PROGRAM ARGS...`.
+
+Started by path, without site-packages; the program replaces it, so the process id stays the same.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import signal
+import sys
+
+PR_SET_PDEATHSIG = 1
+
+
+def main(argv: list[str]) -> int:
+    """Tie this process to the lab's life and become the program; returns only on failure."""
+    lab, program = int(argv[0]), argv[1]
+    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != lab:  # the lab died before the line above
+        return 1
+    try:
+        os.execvp(program, argv[1:])  # noqa: S606
+    except OSError as error:
+        sys.stderr.write(f"{program} cannot be started: {error.strerror or error}\n")
+    return 127
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
