@@ -93,7 +93,7 @@ def run(
 ) -> None:
     """Run the agent until SIGTERM or Ctrl-C."""
     from headrace_agent import service
-    from headrace_shared.tasks import run_until_signal
+    from headrace_shared.tasks import run_program
 
     with _clear_errors():
         settings = settings_module.load(config)
@@ -106,7 +106,7 @@ def run(
             finally:
                 watching.cancel()
 
-        asyncio.run(run_until_signal(main))
+        run_program(main)
 
 
 @config_app.command()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from pathlib import Path
 from typing import Annotated, Literal, NoReturn
 
@@ -14,7 +13,7 @@ from headrace_controller.xds import bootstrap as envoy_bootstrap
 from headrace_shared import log
 from headrace_shared.config import ConfigError
 from headrace_shared.net import PortInUseError, parse_host_port
-from headrace_shared.tasks import run_until_signal
+from headrace_shared.tasks import run_program
 from headrace_shared.tls import TlsError, TlsSettings
 
 EXAMPLE = """The least that a settings file needs:
@@ -62,7 +61,7 @@ def run(
         chosen = chosen.model_copy(update={"baseline": baseline})
     log.configure(chosen.log.level, chosen.log.format)
     try:
-        asyncio.run(run_until_signal(lambda stop: run_service(chosen, stop)))
+        run_program(lambda stop: run_service(chosen, stop))
     except (PortInUseError, TlsError) as error:
         _refuse(str(error))
 

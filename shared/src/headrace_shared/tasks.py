@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import signal
 from collections.abc import Awaitable, Callable, Coroutine
 from types import TracebackType
@@ -86,6 +87,17 @@ async def run_until_signal(main: Callable[[asyncio.Event], Awaitable[None]]) -> 
     for each in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(each, asked)
     await main(stop)
+
+
+def run_program(main: Callable[[asyncio.Event], Awaitable[None]]) -> None:
+    """Run a whole program: `main(stop)` in an event loop, until it returns.
+
+    What was imported is taken from the garbage collector's sight: it lives as long as the process,
+    and going through it once more is most of what an exit would cost.
+    """
+    gc.freeze()
+    asyncio.run(run_until_signal(main))
+    gc.freeze()
 
 
 async def sleep_unless(stop: asyncio.Event, seconds: float) -> bool:

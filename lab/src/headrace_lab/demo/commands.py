@@ -22,6 +22,9 @@ def demo(
         Literal["rr", "lr"] | None,
         typer.Option(help="A plain Envoy, for comparison; the kill is then shown, not judged."),
     ] = None,
+    svg: Annotated[
+        Path | None, typer.Option(help="Write the live table here as a picture, as it stands when load ends.")
+    ] = None,
     gateway_port: Annotated[
         int, typer.Option(help="Port on 127.0.0.1 where Envoy takes requests; 0 = chosen.", min=0, max=65535)
     ] = 0,
@@ -41,7 +44,7 @@ def demo(
     from headrace_lab.stack.launch import live
     from headrace_lab.tables import new_console
 
-    plan = Plan(seconds, rps, seed, json, keep_logs, baseline or "", gateway_port)
+    plan = Plan(seconds, rps, seed, json, keep_logs, baseline or "", gateway_port, svg)
     console = new_console()
     check_places(json, keep_logs, gateway_port)
     raise typer.Exit(live(lambda: run(plan, console), console))

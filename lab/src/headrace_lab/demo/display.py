@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import io
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
@@ -20,6 +22,7 @@ from headrace_shared.clock import Clock
 
 REFRESH_S = 0.5
 LINE_S = 5.0
+PICTURE_WIDTH = 118
 RECENT_S = 10.0
 COLOURS = {"READY": "green", "LOADING": "yellow", "DRAINING": "yellow", "FAILED": "red", "TERMINATED": "red"}
 TEXTS = ("site", "cell", "state")
@@ -98,6 +101,16 @@ class Panel:
             return ["unknown", "-", "-", *tail]
         state = Text(view.state, style=COLOURS.get(view.state, ""))
         return [state, number(view.pressure, ".3f"), str(view.weight) if view.weight else "-", *tail]
+
+
+def picture(panel: Panel, title: str) -> str:
+    """The table as it stands, as SVG that needs nothing from elsewhere."""
+    console = Console(
+        record=True, width=PICTURE_WIDTH, file=io.StringIO(), force_terminal=True, color_system="truecolor"
+    )
+    console.print(panel.table())
+    svg = console.export_svg(title=title)
+    return re.sub(r"@font-face \{.*?\}", "", svg, flags=re.DOTALL)
 
 
 async def show(panel: Panel, console: Console) -> None:

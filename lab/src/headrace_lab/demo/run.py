@@ -9,7 +9,7 @@ from pathlib import Path
 from rich.console import Console
 
 from headrace_lab.demo import checks, closing, figures, phases, programs
-from headrace_lab.demo.display import Panel, say, show
+from headrace_lab.demo.display import Panel, picture, say, show
 from headrace_lab.demo.fleet import Fleet, simulated
 from headrace_lab.demo.kill import Kill, Order, kill_busy
 from headrace_lab.demo.observe import History, Observer, open_session
@@ -38,6 +38,7 @@ class Plan:
     keep_logs: Path | None = None
     baseline: str = ""
     gateway_port: int = 0
+    svg_path: Path | None = None
 
     @property
     def arm(self) -> str:
@@ -122,6 +123,8 @@ async def _drive(scene: Scene) -> Seen:
         killing = tasks.spawn("kill one engine", _kill_half_way(scene, panel))
         records = await driver.run(arrivals)
         kill: Kill = await killing
+        if plan.svg_path is not None:
+            plan.svg_path.write_text(picture(panel, "headrace-lab demo"), encoding="utf-8")
     nacks = await phases.last_counter(scene.observer, NACKS)
     return Seen(records, driver.started_at or start, kill, scene.observer.history, nacks)
 

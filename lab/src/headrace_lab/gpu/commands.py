@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-import gc
 from typing import Annotated
 
 import typer
@@ -15,7 +13,7 @@ from headrace_lab.gpu.settings import ExporterSettings, parse_placement
 from headrace_shared import log
 from headrace_shared.clock import SystemClock
 from headrace_shared.net import PortInUseError
-from headrace_shared.tasks import run_until_signal
+from headrace_shared.tasks import run_program
 
 Option = typer.Option
 
@@ -42,11 +40,9 @@ def exporter(
         )
     except ValueError as error:
         raise _refuse(error) from error
-    # The modules loaded by now live to the end; collecting them there would cost ten times the exit.
-    gc.freeze()
     try:
         sock = bind(host, port)
-        asyncio.run(run_until_signal(lambda stop: serve(settings, sock, SystemClock(), stop)))
+        run_program(lambda stop: serve(settings, sock, SystemClock(), stop))
     except (OSError, PortInUseError) as error:
         raise _refuse(error) from error
 
