@@ -7,7 +7,6 @@ import json
 import os
 import platform
 import statistics
-import sys
 import time
 from collections.abc import Callable
 from importlib.metadata import version
@@ -17,10 +16,10 @@ from typing import Any
 PACKAGES = ("grpcio", "numpy", "protobuf", "xds-protos")
 
 
-def environment() -> dict[str, Any]:
+def environment(name: str) -> dict[str, Any]:
     """What a figure depends on besides the code."""
     return {
-        "command": " ".join(sys.argv),
+        "command": f"make bench NAME={name}",
         "cores": os.cpu_count(),
         "machine": platform.machine(),
         "python": platform.python_version(),
@@ -56,5 +55,5 @@ def report(name: str, seed: int, figures: dict[str, float], path: Path | None) -
     if path is not None:
         path.parent.mkdir(parents=True, exist_ok=True)
         result = {"scenario": f"bench/{name}", "mode": "bench", "seed": seed, "figures": figures}
-        path.write_text(json.dumps(result | {"environment": environment()}, indent=2) + "\n")
+        path.write_text(json.dumps(result | {"environment": environment(name)}, indent=2) + "\n")
         print(f"written: {path}")
