@@ -10,11 +10,10 @@ from urllib.parse import urlsplit
 from pydantic import AfterValidator, Field, model_validator
 
 from headrace_shared import config
-from headrace_shared.config import Settings
+from headrace_shared.config import Name, Settings
+from headrace_shared.log import LogSettings
 from headrace_shared.net import HostPort, HostPortField
 from headrace_shared.tls import TlsSettings
-
-Name = Annotated[str, Field(min_length=1, max_length=128, pattern=r"^[A-Za-z0-9][A-Za-z0-9._/-]*$")]
 
 
 def _http_url(text: str) -> str:
@@ -114,13 +113,6 @@ class ControllerSettings(Settings):
 
     address: HostPortField
     tls: TlsSettings | None = None
-
-
-class LogSettings(Settings):
-    """Level and form of the log on stderr."""
-
-    level: Literal["debug", "info", "warning", "error"] = "info"
-    format: Literal["auto", "console", "json"] = "auto"
 
 
 class AgentSettings(Settings):

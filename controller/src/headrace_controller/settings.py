@@ -9,7 +9,8 @@ from typing import Annotated, Literal, Self
 from pydantic import Field, model_validator
 
 from headrace_shared import config
-from headrace_shared.config import Settings
+from headrace_shared.config import Name, Settings
+from headrace_shared.log import LogSettings
 from headrace_shared.net import HostPort, HostPortField
 from headrace_shared.signals import INDEX, NAMES, SIGNALS
 from headrace_shared.tls import TlsSettings
@@ -26,7 +27,6 @@ GENERATION_PATHS = (
     "/detokenize",
 )
 HttpPath = Annotated[str, Field(pattern=r"^/[A-Za-z0-9._~/-]*$", max_length=256)]
-Name = Annotated[str, Field(min_length=1, max_length=128, pattern=r"^[A-Za-z0-9][A-Za-z0-9._/-]*$")]
 
 
 class ListenSettings(Settings):
@@ -173,13 +173,6 @@ class EnvoySettings(Settings):
     health_check_timeout_s: float = Field(1.0, ge=0.1, le=60)
     retry_after_s: int = Field(1, ge=1, le=3600)
     expose_upstream: bool = False
-
-
-class LogSettings(Settings):
-    """Level and form of the log on stderr."""
-
-    level: Literal["debug", "info", "warning", "error"] = "info"
-    format: Literal["auto", "console", "json"] = "auto"
 
 
 class ControllerSettings(Settings):

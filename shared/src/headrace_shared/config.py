@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Annotated, Any, TypeVar
 
 import yaml
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 
 class Settings(BaseModel):
@@ -43,6 +43,9 @@ class ConfigError(Exception):
         field = f"{problem.field}: " if problem.field else ""
         return f"  {place}{field}{problem.message}"
 
+
+Name = Annotated[str, Field(min_length=1, max_length=128, pattern=r"^[A-Za-z0-9][A-Za-z0-9._/-]*$")]
+"""A settings field that names a node, site, cell or gateway."""
 
 Model = TypeVar("Model", bound=Settings)
 Place = tuple[str | int, ...]

@@ -9,8 +9,17 @@ from typing import Literal, TextIO, cast
 import structlog
 from structlog.typing import FilteringBoundLogger, Processor
 
+from headrace_shared.config import Settings
+
 Format = Literal["auto", "console", "json"]
 Level = Literal["debug", "info", "warning", "error"]
+
+
+class LogSettings(Settings):
+    """Level and form of a program's log on stderr; `auto` is for people on a terminal, else JSON."""
+
+    level: Level = "info"
+    format: Format = "auto"
 
 
 def configure(level: Level = "info", fmt: Format = "auto", stream: TextIO | None = None) -> None:

@@ -12,7 +12,7 @@ from typing import Any
 
 import aiohttp
 
-from headrace_agent.collectors.app.page import oversize
+from headrace_agent.collectors.exposition import oversize
 
 MAX_JSON_BYTES = 1024 * 1024
 _PROOFS = ((errno.ECONNREFUSED,), (errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT))

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
-from headrace_agent.collectors.app import facts, page
+from headrace_agent.collectors.app import facts
 from headrace_agent.collectors.app.changes import ChangeLog
 from headrace_agent.collectors.app.client import CallError, EngineClient, open_session
 from headrace_agent.collectors.app.metrics import MetricsSource
@@ -15,6 +15,7 @@ from headrace_agent.collectors.app.start import Starter, Surroundings
 from headrace_agent.collectors.app.state import Change, EngineHealth
 from headrace_agent.collectors.app.vllm import Figures
 from headrace_agent.collectors.app.watch import ConnectionWatch
+from headrace_agent.collectors.exposition import MAX_PAGE_BYTES
 from headrace_agent.collectors.readings import (
     CellEvent,
     EngineFacts,
@@ -155,7 +156,7 @@ class EngineCollector:
         # One at a time: of two pages that overtake each other the older would look like a restart.
         async with self._scraping:
             try:
-                answer = await client.get("/metrics", self._settings.scrape_timeout_s, page.MAX_PAGE_BYTES)
+                answer = await client.get("/metrics", self._settings.scrape_timeout_s, MAX_PAGE_BYTES)
             except CallError as error:
                 self._metrics.fail(str(error))
             else:

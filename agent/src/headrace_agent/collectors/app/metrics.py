@@ -6,8 +6,9 @@ from headrace_agent.collectors.app import vllm
 from headrace_agent.collectors.app.client import Answer
 from headrace_agent.collectors.app.counters import RequestCounter
 from headrace_agent.collectors.app.histogram import WindowedHistogram
-from headrace_agent.collectors.app.page import Page, PageError, parse
+from headrace_agent.collectors.app.page import Page, parse
 from headrace_agent.collectors.app.vllm import Figures
+from headrace_agent.collectors.exposition import PageError
 from headrace_agent.collectors.readings import SourceReading, Status, Totals
 from headrace_agent.settings import EngineSettings
 

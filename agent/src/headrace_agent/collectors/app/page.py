@@ -8,28 +8,17 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from functools import lru_cache
 
-from prometheus_client.parser import text_string_to_metric_families
+from headrace_agent.collectors.exposition import (
+    MAX_LINE_CHARS,
+    PageError,
+    Sample,
+    decode_page,
+    line_name,
+    read_sample,
+)
 
-MAX_PAGE_BYTES = 8 * 1024 * 1024
-# The parser walks a line character by character, and label values may be hostile.
-MAX_LINE_CHARS = 8192
 MAX_LINES = 5000
-_MAX_CACHED_CHARS = 512
-
-
-class PageError(Exception):
-    """A page that holds no metrics; the text says what it is instead."""
-
-
-@dataclass(frozen=True, slots=True)
-class Sample:
-    """One line of a page: `name{labels} value`; the value may be NaN or infinite."""
-
-    name: str
-    labels: Mapping[str, str]
-    value: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +57,7 @@ def parse(raw: bytes, wanted: Wanted) -> Page:
     A last line without its end is dropped: a figure cut in the middle is another figure.
     Raises PageError where the bytes are no metrics page at all.
     """
-    text = _decode(raw)
+    text = decode_page(raw)
     lines = text.split("\n")
     problems: list[str] = []
     cut = lines.pop() != ""
@@ -83,24 +72,6 @@ def parse(raw: bytes, wanted: Wanted) -> Page:
     return Page(samples, frozenset(families), tuple(dict.fromkeys(problems)), cut, not text.strip())
 
 
-def _decode(raw: bytes) -> str:
-    if len(raw) > MAX_PAGE_BYTES:
-        raise PageError(oversize(MAX_PAGE_BYTES))
-    try:
-        text = raw.decode("utf-8")
-    except UnicodeDecodeError as error:
-        raise PageError("the page is not UTF-8 text; is this the engine's metrics address?") from error
-    if text[:512].lstrip("\ufeff \t\r\n").startswith("<"):
-        raise PageError("the page is HTML, not metrics; check the port and the path")
-    return text
-
-
-def oversize(limit: int) -> str:
-    """The words for an answer of more than `limit` bytes."""
-    size = f"{limit // 1024**2} MiB" if limit >= 1024**2 else f"{limit // 1024} KiB"
-    return f"the answer is larger than {size}; it was not read to its end"
-
-
 def _split(kept: Iterable[str], problems: list[str]) -> tuple[set[str], list[str]]:
     """The families that TYPE lines name, and the lines with figures."""
     families, figures = set(), []
@@ -108,7 +79,7 @@ def _split(kept: Iterable[str], problems: list[str]) -> tuple[set[str], list[str
         if line.startswith("# TYPE "):
             families.add(line.split(None, 3)[2])
         elif len(line) > MAX_LINE_CHARS:
-            problems.append(f"a line of {_name(line)} is longer than {MAX_LINE_CHARS} characters")
+            problems.append(f"a line of {line_name(line)} is longer than {MAX_LINE_CHARS} characters")
         else:
             figures.append(line)
     return families, figures
@@ -117,32 +88,6 @@ def _split(kept: Iterable[str], problems: list[str]) -> tuple[set[str], list[str
 def _read(figures: list[str], problems: list[str]) -> Iterator[Sample]:
     for line in figures:
         try:
-            yield _sample(line)
-        except (ValueError, IndexError, OverflowError):
-            problems.append(f"a line of {_name(line)} cannot be read")
-
-
-def _sample(line: str) -> Sample:
-    """Read one line. Names and labels hardly change from page to page, so they are parsed once."""
-    end = line.rfind("}") + 1
-    value = line[end:].split()
-    if not 0 < end <= _MAX_CACHED_CHARS or not 1 <= len(value) <= 2 or "_" in value[0]:
-        return _parse_line(line)
-    head = _parse_head(line[:end])
-    return Sample(head.name, head.labels, float(value[0]))
-
-
-@lru_cache(maxsize=4096)
-def _parse_head(head: str) -> Sample:
-    return _parse_line(f"{head} 0")
-
-
-def _parse_line(line: str) -> Sample:
-    for family in text_string_to_metric_families(line):
-        for sample in family.samples:
-            return Sample(sample.name, sample.labels, float(sample.value))
-    raise ValueError("no sample")
-
-
-def _name(line: str) -> str:
-    return line.split("{", 1)[0].split(None, 1)[0]
+            yield read_sample(line)
+        except ValueError:
+            problems.append(f"a line of {line_name(line)} cannot be read")

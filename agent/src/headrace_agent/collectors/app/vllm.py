@@ -12,7 +12,8 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from headrace_agent.collectors.app.page import Page, Sample, Wanted
+from headrace_agent.collectors.app.page import Page, Wanted
+from headrace_agent.collectors.exposition import Sample
 
 SeriesKey = tuple[tuple[str, str], ...]
 

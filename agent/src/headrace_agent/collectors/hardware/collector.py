@@ -8,12 +8,13 @@ from typing import Any
 
 import pynvml
 
+from headrace_agent.collectors.exposition import PageError
 from headrace_agent.collectors.hardware.choice import Offer, choose
 from headrace_agent.collectors.hardware.dcgm import PREFIX, WANTED, read_gpus
 from headrace_agent.collectors.hardware.exporter import Exporter, FetchError
 from headrace_agent.collectors.hardware.figures import GpuRef, fill, worst_health, worst_signals
 from headrace_agent.collectors.hardware.nvml import NvmlError, NvmlReader
-from headrace_agent.collectors.hardware.page import Page, PageError, read_page
+from headrace_agent.collectors.hardware.page import Page, read_page
 from headrace_agent.collectors.hardware.pulse import Pulse
 from headrace_agent.collectors.hardware.source import Read, Source
 from headrace_agent.collectors.hardware.worker import HungError, Worker

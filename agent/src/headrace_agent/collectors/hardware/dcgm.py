@@ -9,8 +9,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Final
 
+from headrace_agent.collectors.exposition import Sample
 from headrace_agent.collectors.hardware.figures import GpuFigures, fill, within
-from headrace_agent.collectors.hardware.page import Sample
 from headrace_agent.collectors.readings import Health
 
 PREFIX: Final = "DCGM_FI_"

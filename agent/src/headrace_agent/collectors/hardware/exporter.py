@@ -6,7 +6,7 @@ from urllib.parse import urlsplit
 
 import requests
 
-from headrace_agent.collectors.hardware.page import MAX_BYTES
+from headrace_agent.collectors.exposition import MAX_PAGE_BYTES, oversize
 from headrace_shared.clock import Clock
 
 CHUNK = 64 * 1024
@@ -30,7 +30,7 @@ class Exporter:
         self._session.headers["Accept-Encoding"] = "identity"
 
     def fetch(self) -> bytes:
-        """The page as bytes, at most MAX_BYTES + one chunk. Raises FetchError."""
+        """The page as bytes, at most MAX_PAGE_BYTES + one chunk. Raises FetchError."""
         deadline = self._clock.now() + self._timeout_s
         try:
             with self._session.get(
@@ -50,8 +50,8 @@ class Exporter:
         body = bytearray()
         for chunk in response.iter_content(CHUNK):
             body += chunk
-            if len(body) > MAX_BYTES:
-                raise FetchError(f"{self.url} sent more than {MAX_BYTES} bytes; expected a metrics page")
+            if len(body) > MAX_PAGE_BYTES:
+                raise FetchError(f"{self.url}: {oversize(MAX_PAGE_BYTES)}")
             if self._clock.now() > deadline:
                 raise FetchError(f"{self.url}: the page did not end within {self._timeout_s:g} s")
         return bytes(body)

@@ -8,17 +8,9 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from headrace_agent.collectors.app.page import (
-    MAX_LINE_CHARS,
-    MAX_LINES,
-    MAX_PAGE_BYTES,
-    Page,
-    PageError,
-    Sample,
-    Wanted,
-    parse,
-)
+from headrace_agent.collectors.app.page import MAX_LINES, Page, Wanted, parse
 from headrace_agent.collectors.app.vllm import WANTED, read
+from headrace_agent.collectors.exposition import MAX_LINE_CHARS, MAX_PAGE_BYTES, PageError, Sample
 from tests.unit.agent.collectors.app.engine_pages import VLLM_0_32_0, capture
 
 QUEUE = Wanted({"queue": "queue", "wait_bucket": "wait"})

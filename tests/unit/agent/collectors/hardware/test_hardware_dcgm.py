@@ -8,9 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from headrace_agent.collectors.exposition import Sample
 from headrace_agent.collectors.hardware.dcgm import PREFIX, WANTED, read_gpus
 from headrace_agent.collectors.hardware.figures import GpuFigures
-from headrace_agent.collectors.hardware.page import Sample, read_page
+from headrace_agent.collectors.hardware.page import read_page
 
 PAGES = Path(__file__).parents[4] / "data" / "dcgm_pages"
 UUID = "GPU-00000000-0000-4000-8000-000000000009"

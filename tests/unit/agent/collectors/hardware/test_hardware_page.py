@@ -8,8 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from headrace_agent.collectors.exposition import MAX_PAGE_BYTES, PageError
 from headrace_agent.collectors.hardware.dcgm import PREFIX, WANTED, read_gpus
-from headrace_agent.collectors.hardware.page import MAX_BYTES, MAX_SAMPLES, PageError, read_page
+from headrace_agent.collectors.hardware.page import MAX_SAMPLES, read_page
 
 UTIL = "DCGM_FI_DEV_GPU_UTIL"
 
@@ -34,7 +35,7 @@ def test_a_page_without_samples_is_empty_and_no_error(text: str) -> None:
         (b"DCGM_FI_DEV_GPU_UTIL{} \xff\n", "not UTF-8"),
         (b"DCGM_FI_DEV_GPU_UTIL 91\nDCGM_FI_DEV_GPU_U", "cut short"),
         (b"DCGM_FI_DEV_GPU_UTIL 9", "cut short"),
-        (b"#" * (MAX_BYTES + 1), "longer than"),
+        (b"#" * (MAX_PAGE_BYTES + 1), "larger than 8 MiB"),
     ],
 )
 def test_a_page_that_cannot_be_used_is_refused_with_its_reason(raw: bytes, said: str) -> None:
@@ -43,7 +44,7 @@ def test_a_page_that_cannot_be_used_is_refused_with_its_reason(raw: bytes, said:
 
 
 def test_a_page_of_the_greatest_length_is_read() -> None:
-    raw = b"#" * (MAX_BYTES - 1) + b"\n"
+    raw = b"#" * (MAX_PAGE_BYTES - 1) + b"\n"
     assert read_page(raw, PREFIX, WANTED).matching == 0
 
 
