@@ -11,7 +11,8 @@ import grpc
 import pytest
 import trustme
 
-from headrace_controller.ingest.service import TelemetryService
+from headrace_controller.ingest.intake import Intake
+from headrace_controller.ingest.service import OUTGOING, TelemetryService
 from headrace_pb.v1 import telemetry_pb2 as pb
 from headrace_pb.v1.telemetry_pb2_grpc import CellTelemetryStub, add_CellTelemetryServicer_to_server
 from headrace_shared.tls import TlsSettings, channel_credentials, server_credentials
@@ -62,13 +63,12 @@ class Server:
     def __init__(self, tls: TlsSettings | None = None) -> None:
         self.heard = Heard()
         self.rejected: list[str] = []
-        self.service = TelemetryService(
+        self.intake = Intake(
             self.heard,
-            FakeClock(),
             lambda: pb.Welcome(telemetry_interval_ms=500, liveness_interval_ms=100),
             on_rejection=self.rejected.append,
-            check_identity=tls is not None,
         )
+        self.service = TelemetryService(self.intake, FakeClock(), check_identity=tls is not None)
         self._server = grpc.aio.server()
         add_CellTelemetryServicer_to_server(self.service, self._server)
         if tls is None:
@@ -276,3 +276,38 @@ async def test_with_mutual_tls_a_node_is_who_its_certificate_says(
         else:
             assert await call.code() is code
             assert server.rejected == ["wrong_identity"]
+
+
+async def test_an_agent_that_reads_no_answers_is_still_heard(server: Server, stub: Any) -> None:
+    call = stub.Stream(timeout=20)
+    await call.write(hello())
+    for number in range(1, OUTGOING * 3):
+        await call.write(hello())
+        await call.write(pb.AgentMessage(liveness=pb.Liveness(seq=number)))
+    await server.heard.until("alive", OUTGOING * 6 - 2)
+    assert server.rejected == []
+    call.cancel()
+    await server.heard.until("lost")
+
+
+async def test_a_sink_that_fails_leaves_no_session(server: Server, stub: Any, monkeypatch: Any) -> None:
+    def fail(*_: object) -> None:
+        raise RuntimeError("broken")
+
+    monkeypatch.setattr(server.heard, "hello", fail)
+    call = stub.Stream(timeout=10)
+    await call.write(hello())
+    assert await call.code() is grpc.StatusCode.UNKNOWN
+    assert server.intake.sessions.live == ()
+
+
+async def test_two_hosts_under_one_name_are_told_apart(server: Server, stub: Any) -> None:
+    """A copied settings file must not end the cells of the host that it was copied from."""
+    first, second = stub.Stream(timeout=10), stub.Stream(timeout=10)
+    await first.write(hello("n1", 1, ("c1",)))
+    await read(first)
+    await second.write(hello("n1", 2, ("c2",)))
+    assert await second.code() is grpc.StatusCode.FAILED_PRECONDITION
+    assert "give each host its own" in await second.details()
+    assert await server.heard.until("hello") == [["c1"]]
+    first.cancel()

@@ -10,10 +10,13 @@ from dataclasses import dataclass, field
 from headrace_controller.ingest.validation import Rejection, check_cell, check_hello
 from headrace_pb.v1 import telemetry_pb2 as pb
 
+MAX_REMEMBERED = 4096
+
 
 @dataclass(slots=True)
 class Session:
-    """One agent's stream. `seq` is the highest sequence number taken; `event_id` the last event."""
+    """One agent's stream. `seq` is the highest sequence number taken; `event_id` the last event;
+    `local`: it comes from this machine; `replaced`: a newer stream of the node has taken over."""
 
     id: str
     node: str
@@ -22,7 +25,9 @@ class Session:
     cells: frozenset[str] = frozenset()
     seq: int = 0
     event_id: int = 0
+    local: bool = True
     replaced: bool = False
+    last_rejection: str = ""
     refused: dict[str, str] = field(default_factory=dict)
 
 
@@ -44,19 +49,19 @@ class Sessions:
         """The live session of a node."""
         return self._live.get(node)
 
-    def open(self, hello: pb.Hello) -> Session | Rejection:
+    def open(self, hello: pb.Hello, local: bool = True) -> Session | Rejection:
         """Begin a session. The same node with the same or a later start replaces its older session."""
         rejection = check_hello(hello)
         if rejection is not None:
             return rejection
         old = self._live.get(hello.node)
-        if old is not None and hello.incarnation < old.incarnation:
-            return Rejection(
-                "older_incarnation",
-                f"node {hello.node}: an agent that started later is connected; stop one of the two",
-            )
+        rejection = _rival(hello, old) if old is not None else None
+        if rejection is not None:
+            return rejection
         self._opened += 1
-        session = Session(f"{hello.node}#{self._opened}", hello.node, hello.site, hello.incarnation)
+        session = Session(
+            f"{hello.node}#{self._opened}", hello.node, hello.site, hello.incarnation, local=local
+        )
         incarnation, event_id = self._delivered.get(hello.node, (0, 0))
         if incarnation == hello.incarnation:
             session.event_id = event_id
@@ -69,7 +74,7 @@ class Sessions:
 
     def update(self, session: Session, hello: pb.Hello) -> Rejection | None:
         """Take a later Hello of the same stream: its facts replace those before."""
-        rejection = check_hello(hello)
+        rejection = _replaced(session) or check_hello(hello)
         if rejection is None and (hello.node, hello.site, hello.incarnation) != (
             session.node,
             session.site,
@@ -94,7 +99,7 @@ class Sessions:
     def take_seq(self, session: Session, seq: int) -> Rejection | None:
         """Take the next sequence number of a stream; replays and reordering are rejected."""
         if session.replaced:
-            return Rejection("replaced", f"node {session.node}: a newer stream has taken over")
+            return _replaced(session)
         if seq <= session.seq:
             return Rejection("replayed", f"node {session.node}: sequence {seq} after {session.seq}")
         session.seq = seq
@@ -105,7 +110,10 @@ class Sessions:
         if event.event_id <= session.event_id:
             return False
         session.event_id = event.event_id
+        self._delivered.pop(session.node, None)
         self._delivered[session.node] = (session.incarnation, event.event_id)
+        while len(self._delivered) > MAX_REMEMBERED:
+            del self._delivered[next(iter(self._delivered))]
         return True
 
     def _claim(self, session: Session, hello: pb.Hello) -> None:
@@ -113,7 +121,7 @@ class Sessions:
         accepted: set[str] = set()
         for cell in hello.cells:
             holder = self._holder.get(cell.cell_id)
-            rejection = check_cell(cell)
+            rejection = check_cell(cell, session.local)
             if rejection is not None:
                 session.refused[cell.cell_id] = rejection.detail
             elif holder is not None and holder != session.node:
@@ -128,3 +136,26 @@ class Sessions:
         for cell_id in accepted:
             self._holder[cell_id] = session.node
         session.cells = frozenset(accepted)
+
+
+def _replaced(session: Session) -> Rejection | None:
+    if not session.replaced:
+        return None
+    return Rejection("replaced", f"node {session.node}: a newer stream has taken over")
+
+
+def _rival(hello: pb.Hello, old: Session) -> Rejection | None:
+    """Whether a Hello comes from another agent than the one that is connected under its name."""
+    if hello.incarnation < old.incarnation:
+        return Rejection(
+            "older_incarnation",
+            f"node {hello.node}: an agent that started later is connected; stop one of the two",
+        )
+    cells = {cell.cell_id for cell in hello.cells}
+    if hello.incarnation > old.incarnation and cells and old.cells and not cells & old.cells:
+        return Rejection(
+            "node_twice",
+            f"node {hello.node}: an agent with other cells is connected under this name; "
+            "give each host its own",
+        )
+    return None

@@ -43,6 +43,8 @@ def check_hello(hello: pb.Hello) -> Rejection | None:
         return Rejection("no_incarnation", "incarnation is 0; send the agent's start time in nanoseconds")
     if len(hello.cells) > MAX_CELLS:
         return Rejection("too_many_cells", f"{len(hello.cells)} cells in one Hello, more than {MAX_CELLS}")
+    if len(hello.agent_version) > MAX_TEXT:
+        return Rejection("too_long", f"agent_version has more than {MAX_TEXT} letters")
     ids = [cell.cell_id for cell in hello.cells]
     twice = {cell_id for cell_id in ids if ids.count(cell_id) > 1}
     if twice:
@@ -52,8 +54,17 @@ def check_hello(hello: pb.Hello) -> Rejection | None:
     return None
 
 
-def check_cell(cell: pb.CellFacts) -> Rejection | None:
-    """Check the facts of one cell; a bad one is refused alone."""
+def clip(text: str) -> str:
+    """A text for people, cut to MAX_TEXT letters."""
+    return text[:MAX_TEXT]
+
+
+def check_cell(cell: pb.CellFacts, local: bool = True) -> Rejection | None:
+    """Check the facts of one cell; a bad one is refused alone.
+
+    `local`: its agent speaks from this machine; only then may it advertise a loopback address,
+    which to a gateway is the gateway's own machine.
+    """
     if not _NAME.match(cell.cell_id):
         return Rejection(
             "bad_name", f"cell {cell.cell_id[:80]!r} is no name; use letters, digits and . _ / -"
@@ -66,16 +77,26 @@ def check_cell(cell: pb.CellFacts) -> Rejection | None:
             "bad_address",
             f"advertised host {address.host[:80]!r} is no IP address; set the cell's advertise to one",
         )
-    if ip.is_unspecified or ip.is_multicast or not 1 <= address.port <= 65535:
+    unusable = ip.is_unspecified or ip.is_multicast or ip.is_link_local or (ip.is_loopback and not local)
+    if unusable or not 1 <= address.port <= 65535:
         return Rejection(
-            "bad_address", f"advertised address {address.host}:{address.port} cannot be connected to"
+            "bad_address",
+            f"gateways cannot use the advertised address {address.host[:80]}:{address.port}; "
+            "set the cell's advertise to one that they reach",
         )
+    return _check_sizes(cell)
+
+
+def _check_sizes(cell: pb.CellFacts) -> Rejection | None:
     if len(cell.models) > MAX_MODELS or len(cell.gpus) > MAX_GPUS or len(cell.labels) > MAX_LABELS:
         return Rejection("too_long", f"cell {cell.cell_id}: too many models, GPUs or labels")
-    if any(not 0 < len(model.id) <= MAX_TEXT for model in cell.models):
-        return Rejection(
-            "bad_model", f"cell {cell.cell_id}: a model without a name, or with one over {MAX_TEXT} letters"
-        )
+    if any(not model.id for model in cell.models):
+        return Rejection("bad_model", f"cell {cell.cell_id}: a model without a name")
+    texts = [cell.engine_kind, cell.engine_version, *cell.labels, *cell.labels.values()]
+    texts += [text for model in cell.models for text in (model.id, model.base_model)]
+    texts += [text for gpu in cell.gpus for text in (gpu.uuid, gpu.name)]
+    if any(len(text) > MAX_TEXT for text in texts):
+        return Rejection("too_long", f"cell {cell.cell_id}: a fact with more than {MAX_TEXT} letters")
     return None
 
 
@@ -115,7 +136,7 @@ def _check_health(cell: pb.CellBeat) -> Rejection | None:
 
 def check_event(event: pb.CellEvent) -> Rejection | None:
     """Check an event before it may move a cell."""
-    if event.kind == pb.CELL_EVENT_KIND_UNSPECIFIED:
+    if event.kind == pb.CELL_EVENT_KIND_UNSPECIFIED or event.kind not in pb.CellEventKind.values():
         return Rejection(
             "unknown_event", f"cell {event.cell_id[:80]!r}: event of an unknown kind; update the controller"
         )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from headrace_controller.ingest.sessions import Session, Sessions
+from headrace_controller.ingest.sessions import MAX_REMEMBERED, Session, Sessions
 from headrace_controller.ingest.validation import Rejection
 from headrace_pb.v1 import telemetry_pb2 as pb
 
@@ -102,3 +102,32 @@ def test_identity_cannot_change_mid_stream() -> None:
     assert rejection is not None
     assert rejection.reason == "identity_changed"
     assert session.cells == {"c1"}
+
+
+def test_a_replaced_stream_cannot_claim_cells_with_a_late_hello() -> None:
+    sessions = Sessions()
+    old = opened(sessions, hello("n1", 1, "c1"))
+    opened(sessions, hello("n1", 2, "c1"))
+    rejection = sessions.update(old, hello("n1", 1, "c1", "c2"))
+    assert rejection is not None
+    assert rejection.reason == "replaced"
+    other = opened(sessions, hello("n2", 1, "c2"))
+    assert other.cells == {"c2"}
+
+
+def test_another_agent_under_a_connected_name_is_refused_and_a_restarted_one_is_not() -> None:
+    sessions = Sessions()
+    opened(sessions, hello("n1", 1, "c1", "c2"))
+    rival = sessions.open(hello("n1", 2, "c3"))
+    assert isinstance(rival, Rejection)
+    assert rival.reason == "node_twice"
+    assert opened(sessions, hello("n1", 2, "c2", "c3")).cells == {"c2", "c3"}
+
+
+def test_what_is_remembered_of_nodes_is_bounded() -> None:
+    sessions = Sessions()
+    for number in range(MAX_REMEMBERED + 10):
+        session = opened(sessions, hello(f"n{number}", 1, f"c{number}"))
+        sessions.take_event(session, pb.CellEvent(event_id=1))
+        sessions.close(session)
+    assert len(sessions._delivered) == MAX_REMEMBERED

@@ -84,6 +84,7 @@ def test_bad_health_and_path_figures_are_refused() -> None:
 def test_events_need_a_kind_and_an_id() -> None:
     assert check_event(pb.CellEvent(kind=pb.CELL_EVENT_KIND_ENGINE_DOWN, event_id=1)) is None
     assert check_event(pb.CellEvent(event_id=1)) is not None
+    assert check_event(pb.CellEvent(kind=999, event_id=1)) is not None  # type: ignore[arg-type]
     assert check_event(pb.CellEvent(kind=pb.CELL_EVENT_KIND_XID)) is not None
 
 

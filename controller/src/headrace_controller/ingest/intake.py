@@ -1,0 +1,173 @@
+"""One message of an agent at a time: checked, counted, and passed on to the sink.
+
+No sockets and no waiting here: messages go in, answers come out. A message that fails a check is
+counted, logged once per change of reason, and changes nothing; it is still a sign of life.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Protocol
+
+from headrace_controller.ingest.sessions import Session, Sessions
+from headrace_controller.ingest.validation import Rejection, check_event, check_telemetry, clip
+from headrace_pb.v1 import telemetry_pb2 as pb
+from headrace_shared import log
+
+
+class Sink(Protocol):
+    """Where validated messages go. `now` is the controller's monotonic clock, in seconds."""
+
+    def hello(self, hello: pb.Hello, now: float) -> None:
+        """Facts of a node's cells, refused ones left out."""
+        ...
+
+    def telemetry(self, node: str, telemetry: pb.Telemetry, now: float) -> None:
+        """A full beat; cells that the node does not hold are left out."""
+        ...
+
+    def alive(self, node: str, now: float) -> None:
+        """Any message of the node."""
+        ...
+
+    def event(self, node: str, event: pb.CellEvent, now: float) -> None:
+        """Something that cannot wait; each event once."""
+        ...
+
+    def goodbye(self, node: str, goodbye: pb.Goodbye, now: float) -> None:
+        """The node leaves on purpose."""
+        ...
+
+    def stream_lost(self, node: str, now: float) -> None:
+        """The node's stream ended, with or without a Goodbye."""
+        ...
+
+
+def _nothing(_: str) -> None:
+    return
+
+
+class Intake:
+    """Takes the messages of all sessions; answers are for the agent that sent the message.
+
+    `welcome` makes the answer to a Hello, without refusals. `on_message` hears the kind of every
+    message, `on_rejection` the reason of every rejection.
+    """
+
+    def __init__(
+        self,
+        sink: Sink,
+        welcome: Callable[[], pb.Welcome],
+        on_message: Callable[[str], None] = _nothing,
+        on_rejection: Callable[[str], None] = _nothing,
+    ) -> None:
+        self.sessions = Sessions()
+        self._sink = sink
+        self._welcome = welcome
+        self._on_message = on_message
+        self._on_rejection = on_rejection
+        self._log = log.get("ingest")
+
+    def open(self, hello: pb.Hello, local: bool) -> Session | Rejection:
+        """Begin a session for the first Hello of a stream; `local`: it came from this machine."""
+        return self.sessions.open(hello, local)
+
+    def count(self, rejection: Rejection) -> None:
+        """Count a rejection that was decided outside."""
+        self._on_rejection(rejection.reason)
+
+    def greet(self, session: Session, hello: pb.Hello, now: float) -> pb.ControllerMessage:
+        """Pass a session's Hello on, and answer it."""
+        accepted = pb.Hello()
+        accepted.CopyFrom(hello)
+        del accepted.cells[:]
+        accepted.cells.extend(cell for cell in hello.cells if cell.cell_id in session.cells)
+        self._on_message("hello")
+        self._sink.hello(accepted, now)
+        welcome = self._welcome()
+        welcome.session = session.id
+        for cell_id, reason in sorted(session.refused.items()):
+            welcome.refused.add(cell_id=cell_id[:128], reason=reason)
+            self._on_rejection("cell_refused")
+            self._log.warning("cell refused", node=session.node, cell=cell_id[:128], reason=reason)
+        return pb.ControllerMessage(welcome=welcome)
+
+    def close(self, session: Session, now: float) -> None:
+        """A session's stream has ended."""
+        if not session.replaced:
+            self.sessions.close(session)
+            self._sink.stream_lost(session.node, now)
+
+    def take(self, session: Session, message: pb.AgentMessage, now: float) -> pb.ControllerMessage | None:
+        """Take one message; the answer to it, None where it has none.
+
+        A session that was replaced is not listened to: what it still says is not even a sign of life.
+        """
+        if session.replaced:
+            return None
+        answer, rejection = self._judge(session, message, now)
+        self._sink.alive(session.node, now)
+        self._note(session, rejection)
+        return answer
+
+    def _judge(
+        self, session: Session, message: pb.AgentMessage, now: float
+    ) -> tuple[pb.ControllerMessage | None, Rejection | None]:
+        kind = message.WhichOneof("body")
+        if kind == "hello":
+            rejection = self.sessions.update(session, message.hello)
+            return (None, rejection) if rejection else (self.greet(session, message.hello, now), None)
+        self._on_message(kind or "empty")
+        if kind is None:
+            return None, Rejection("empty", "a message without a body; agent and controller versions differ")
+        rejection = self.sessions.take_seq(session, getattr(message, kind).seq)
+        if rejection is not None:
+            return None, rejection
+        if kind == "event":
+            rejection = self._event(session, message.event, now)
+            return pb.ControllerMessage(ack=pb.Ack(event_id=session.event_id)), rejection
+        if kind == "telemetry":
+            return None, self._telemetry(session, message.telemetry, now)
+        if kind == "goodbye":
+            self._sink.goodbye(session.node, message.goodbye, now)
+        return None, None
+
+    def _telemetry(self, session: Session, telemetry: pb.Telemetry, now: float) -> Rejection | None:
+        rejection = check_telemetry(telemetry)
+        if rejection is not None:
+            return rejection
+        foreign = [cell.cell_id for cell in telemetry.cells if cell.cell_id not in session.cells]
+        if foreign:
+            own = [cell for cell in telemetry.cells if cell.cell_id in session.cells]
+            del telemetry.cells[:]
+            telemetry.cells.extend(own)
+        self._sink.telemetry(session.node, telemetry, now)
+        return _foreign(session, [cell_id for cell_id in foreign if cell_id not in session.refused])
+
+    def _event(self, session: Session, event: pb.CellEvent, now: float) -> Rejection | None:
+        rejection = check_event(event)
+        if rejection is None and event.cell_id not in session.cells:
+            rejection = _foreign(session, [event.cell_id])
+        if self.sessions.take_event(session, event) and rejection is None:
+            event.cause = clip(event.cause)
+            self._sink.event(session.node, event, now)
+        return rejection
+
+    def _note(self, session: Session, rejection: Rejection | None) -> None:
+        """Count every rejection; log when a session's reason changes."""
+        if rejection is None:
+            return
+        self._on_rejection(rejection.reason)
+        if session.last_rejection != rejection.reason:
+            self._log.warning(
+                "message rejected", node=session.node, reason=rejection.reason, detail=rejection.detail
+            )
+        session.last_rejection = rejection.reason
+
+
+def _foreign(session: Session, cells: list[str]) -> Rejection | None:
+    if not cells:
+        return None
+    return Rejection(
+        "foreign_cell", f"node {session.node} speaks for cell {cells[0][:80]!r}, not in its Hello"
+    )

@@ -1,0 +1,82 @@
+"""Messages in, answers out: what reaches the sink, and in which form."""
+
+from __future__ import annotations
+
+from typing import Any
+from unittest.mock import Mock
+
+import pytest
+
+from headrace_controller.ingest.intake import Intake
+from headrace_controller.ingest.service import _is_local
+from headrace_controller.ingest.sessions import Session
+from headrace_pb.v1 import telemetry_pb2 as pb
+
+
+class Desk:
+    """An intake with one open session and a sink that remembers."""
+
+    def __init__(self) -> None:
+        self.sink = Mock()
+        self.rejected: list[str] = []
+        self.intake = Intake(self.sink, pb.Welcome, on_rejection=self.rejected.append)
+        facts = pb.CellFacts(cell_id="c1", address=pb.Address(host="127.0.0.1", port=1))
+        self.hello = pb.Hello(node="n1", site="s", incarnation=1, cells=[facts])
+        session = self.intake.open(self.hello, local=True)
+        assert isinstance(session, Session)
+        self.session = session
+
+    def take(self, **body: Any) -> pb.ControllerMessage | None:
+        return self.intake.take(self.session, pb.AgentMessage(**body), 5.0)
+
+
+@pytest.fixture
+def desk() -> Desk:
+    return Desk()
+
+
+def test_causes_are_cut_to_a_measure(desk: Desk) -> None:
+    """Causes are kept in histories and logs; one agent must not fill the memory with them."""
+    kind = pb.CELL_EVENT_KIND_ENGINE_DOWN
+    desk.take(event=pb.CellEvent(seq=1, event_id=1, cell_id="c1", kind=kind, cause="x" * 1_000_000))
+    (_, event, _), _ = desk.sink.event.call_args
+    assert len(event.cause) == 1024
+
+
+def test_an_unknown_kind_of_event_is_acknowledged_and_not_passed_on(desk: Desk) -> None:
+    """An older controller must not have a newer agent repeat its event for ever."""
+    answer = desk.take(event=pb.CellEvent(seq=1, event_id=1, cell_id="c1", kind=250))
+    assert answer is not None
+    assert answer.ack.event_id == 1
+    desk.sink.event.assert_not_called()
+    assert desk.rejected == ["unknown_event"]
+
+
+def test_a_replaced_session_is_not_even_a_sign_of_life(desk: Desk) -> None:
+    assert isinstance(desk.intake.open(desk.hello, local=True), Session)
+    assert desk.take(liveness=pb.Liveness(seq=1)) is None
+    assert desk.take(hello=desk.hello) is None
+    desk.sink.alive.assert_not_called()
+    desk.sink.hello.assert_not_called()
+
+
+def test_closing_a_replaced_session_is_no_loss_of_the_node(desk: Desk) -> None:
+    desk.intake.open(desk.hello, local=True)
+    desk.intake.close(desk.session, 5.0)
+    desk.sink.stream_lost.assert_not_called()
+
+
+@pytest.mark.parametrize(
+    ("peer", "local"),
+    [
+        ("ipv4:127.0.0.1:5000", True),
+        ("ipv6:[::1]:5000", True),
+        ("ipv6:%5B::1%5D:5000", True),
+        ("unix:/run/x", True),
+        ("ipv4:10.0.0.1:5000", False),
+        ("ipv6:[fe80::1%25eth0]:5000", False),
+        ("", False),
+    ],
+)
+def test_peers_of_this_machine_are_known(peer: str, local: bool) -> None:
+    assert _is_local(peer) is local
