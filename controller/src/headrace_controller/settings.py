@@ -12,7 +12,7 @@ from headrace_shared import config
 from headrace_shared.config import Name, Settings
 from headrace_shared.log import LogSettings
 from headrace_shared.net import HostPort, HostPortField
-from headrace_shared.signals import INDEX, NAMES, SIGNALS
+from headrace_shared.signals import INDEX, NAMES, NETWORK_SIGNALS, SIGNALS
 from headrace_shared.tls import TlsSettings
 
 GENERATION_PATHS = (
@@ -132,9 +132,11 @@ class PressureSettings(Settings):
             high = signal.high if change.high is None else change.high
             if low >= high:
                 raise ValueError(f"signals: {name}: low is {low:g} and high {high:g}; low must be below high")
-        weights = [self.signals[each.name].weight if each.name in self.signals else None for each in SIGNALS]
-        if all(weight == 0 for weight in weights):
-            raise ValueError("signals: every weight is 0; leave at least one signal a weight")
+        scored = [each.name for each in SIGNALS if self.scorer == "v3" or each.name not in NETWORK_SIGNALS]
+        if all(name in self.signals and self.signals[name].weight == 0 for name in scored):
+            raise ValueError(
+                f"signals: every weight of scorer {self.scorer} is 0; leave at least one above 0"
+            )
         return self
 
 
@@ -197,6 +199,15 @@ class ControllerSettings(Settings):
         twice = sorted({each for each in ids if ids.count(each) > 1})
         if twice:
             raise ValueError(f"gateways: two gateways have the same id {twice[0]!r}; give each its own")
+        return self
+
+    @model_validator(mode="after")
+    def _heard_in_time(self) -> Self:
+        if self.lifecycle.ttl_s < 2 * self.cadence.liveness_s:
+            raise ValueError(
+                f"lifecycle.ttl_s is {self.lifecycle.ttl_s:g} and cadence.liveness_s {self.cadence.liveness_s:g}: "
+                "every agent would count as silent; ttl_s must be at least twice liveness_s"
+            )
         return self
 
 

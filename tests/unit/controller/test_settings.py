@@ -7,6 +7,7 @@ import pytest
 from headrace_controller.settings import ControllerSettings
 from headrace_shared import config
 from headrace_shared.config import ConfigError
+from headrace_shared.signals import CELL_SIGNALS
 
 GOOD = "gateways:\n  - id: gw-1\n    host: 127.0.0.1\n"
 
@@ -35,6 +36,13 @@ def test_the_least_file_gives_the_design_defaults() -> None:
             "'ttft' is no signal; the signals are queue_depth",
         ),
         (GOOD + "pressure:\n  signals:\n    rtt_ms: {low: 200}\n", "rtt_ms: low is 200 and high 150"),
+        (GOOD + "cadence: {liveness_s: 1}\n", "ttl_s must be at least twice liveness_s"),
+        (
+            GOOD
+            + "pressure:\n  scorer: v2\n  signals:\n"
+            + "".join(f"    {n}: {{weight: 0}}\n" for n in CELL_SIGNALS),
+            "every weight of scorer v2 is 0",
+        ),
         (GOOD + "  - id: gw-1\n    host: h\n", "two gateways have the same id 'gw-1'"),
         (GOOD + "    listen: localhost:10000\n", "'localhost' is no IP address"),
         (GOOD + "envoy:\n  paths: [v1]\n", "line 5: envoy.paths[0]"),
