@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.ready
 CONSTRAINTS := constraints.txt
-SECONDS ?= 60
+SECONDS ?=
 RPS ?= 10
 SEED ?= 1
 JSON ?=
@@ -31,10 +31,10 @@ $(STAMP): $(CONSTRAINTS) requirements-dev.txt shared/pyproject.toml agent/pyproj
 	@echo "setup: done; the programs are in $(BIN)"
 
 demo: $(STAMP) ## Three sites, nine cells, a real Envoy, load, a kill (SECONDS= RPS= SEED= JSON=)
-	@$(BIN)/headrace-lab demo --seconds $(SECONDS) --rps $(RPS) --seed $(SEED) $(if $(JSON),--json $(JSON))
+	@$(BIN)/headrace-lab demo $(if $(SECONDS),--seconds $(SECONDS)) --rps $(RPS) --seed $(SEED) $(if $(JSON),--json $(JSON))
 
 demo-real: $(STAMP) ## The same over three real vLLM engines on this CPU (SECONDS= SEED= JSON=)
-	@$(BIN)/headrace-lab demo-real --seconds $(SECONDS) --seed $(SEED) $(if $(JSON),--json $(JSON))
+	@$(BIN)/headrace-lab demo-real $(if $(SECONDS),--seconds $(SECONDS)) --seed $(SEED) $(if $(JSON),--json $(JSON))
 
 test: $(STAMP) ## Unit, simulation, integration and real-Envoy tests
 	@$(BIN)/python -m pytest -q

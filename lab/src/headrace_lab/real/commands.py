@@ -10,8 +10,13 @@ import typer
 from headrace_lab.demo.commands import check_places
 
 
+LONG_WANTED = 150
+# Half of the requests are too long, give or take what chance brings.
+MIN_REQUESTS = round(LONG_WANTED * 2 * 1.15)
+
+
 def demo_real(
-    seconds: Annotated[float, typer.Option(help="How long load is sent.", min=30, max=3600)] = 60,
+    seconds: Annotated[float, typer.Option(help="How long load is sent.", min=40, max=3600)] = 60,
     rps: Annotated[float, typer.Option(help="Requests per second; half are too long.", min=1, max=50)] = 6,
     seed: Annotated[int, typer.Option(help="Fixes the load.", min=0)] = 1,
     json: Annotated[Path | None, typer.Option(help="Write the result here, raw records beside it.")] = None,
@@ -42,6 +47,12 @@ def demo_real(
     from headrace_lab.stack.launch import live
     from headrace_lab.tables import new_console
 
+    if seconds * rps < MIN_REQUESTS:
+        raise typer.BadParameter(
+            f"{seconds:g} s at {rps:g} requests/s send about {seconds * rps / 2:.0f} too-long prompts; the run "
+            f"needs {LONG_WANTED}: give at least {MIN_REQUESTS / rps:.0f} seconds at this rate",
+            param_hint="--seconds",
+        )
     check_places(json, keep_logs, 0)
     plan = Plan(seconds, rps, seed, (cache_dir or default_root()).resolve(), json, keep_logs)
     console = new_console()

@@ -54,9 +54,9 @@ NO_MODEL = error_format(
 def build_routes(models: Sequence[str], settings: EnvoySettings, baseline: Baseline | None) -> Any:
     """The route configuration for `models`, in their order.
 
-    A body with a known model, on one of `settings.paths`, goes to its pool; another path or an
-    unknown model is 404, a body that is not JSON
-    400, GET /v1/models the list of models, and anything else 404: each a JSON error.
+    A body with a known model, on one of `settings.paths`, goes to its pool. GET /v1/models is the
+    list of models. A body that is not JSON is 400; another path, an unknown model and anything
+    else is 404: each a JSON error.
     """
     listing = model_list(models)
     host = route_components_pb2.VirtualHost(
