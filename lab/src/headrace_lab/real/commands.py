@@ -8,11 +8,10 @@ from typing import Annotated
 import typer
 
 from headrace_lab.demo.commands import check_places
+from headrace_lab.real.figures import LONG_LEAST
 
-
-LONG_WANTED = 150
 # Half of the requests are too long, give or take what chance brings.
-MIN_REQUESTS = round(LONG_WANTED * 2 * 1.15)
+MIN_REQUESTS = round(LONG_LEAST * 2 * 1.15)
 
 
 def demo_real(
@@ -49,8 +48,8 @@ def demo_real(
 
     if seconds * rps < MIN_REQUESTS:
         raise typer.BadParameter(
-            f"{seconds:g} s at {rps:g} requests/s send about {seconds * rps / 2:.0f} too-long prompts; the run "
-            f"needs {LONG_WANTED}: give at least {MIN_REQUESTS / rps:.0f} seconds at this rate",
+            f"{seconds:g} s at {rps:g} requests/s send about {seconds * rps / 2:.0f} too-long prompts; "
+            f"the run needs {LONG_LEAST}: give at least {MIN_REQUESTS / rps:.0f} seconds at this rate",
             param_hint="--seconds",
         )
     check_places(json, keep_logs, 0)
