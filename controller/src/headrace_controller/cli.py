@@ -2,38 +2,54 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated, Literal, NoReturn
+from typing import Annotated, Final, Literal, NoReturn
 
 import typer
 
 from headrace_controller import __version__, settings
+from headrace_controller.service import check_tls
 from headrace_controller.service import run as run_service
 from headrace_controller.xds import bootstrap as envoy_bootstrap
 from headrace_shared import log
-from headrace_shared.config import ConfigError
-from headrace_shared.net import PortInUseError, parse_host_port
+from headrace_shared.config import ConfigError, Problem
+from headrace_shared.net import HostPort, PortInUseError, parse_host_port
 from headrace_shared.tasks import run_program
 from headrace_shared.tls import TlsError, TlsSettings
 
-EXAMPLE = """The least that a settings file needs:
+EPILOG: Final = """\
+The least that a settings file needs:
 
-    gateways:
-      - id: gw-1          # the Envoy's node id
-        host: 10.0.0.5    # what agents measure their path to
-        listen: 0.0.0.0:10000
+\b
+  gateways:
+    - id: gw-1                # the Envoy's node id
+      host: 10.0.0.5          # what agents measure their path to
+      listen: 0.0.0.0:10000   # where this Envoy takes requests
 
-Then: headrace-controller bootstrap --config FILE --gateway gw-1 > envoy.yaml; envoy -c envoy.yaml
+\b
+Try it:
+  headrace-controller config check controller.yaml
+  headrace-controller run --config controller.yaml
+  headrace-controller bootstrap --config controller.yaml --gateway gw-1 > envoy.yaml
+  envoy -c envoy.yaml
+
+SIGTERM or Ctrl-C ends it with exit code 0; Envoys keep the weights they hold.
+Exit code 2: the settings, a certificate or a port cannot be used; stderr says which and what to do.
+Exit code 1: a part of the running controller failed; the log says which.
 """
 
 app = typer.Typer(
     name="headrace-controller",
-    help="Runs one region's controller: states, pressure, weights and xDS.\n\n" + EXAMPLE,
+    help="Runs one region's controller: states, pressure, weights and xDS.",
+    epilog=EPILOG,
     no_args_is_help=True,
     add_completion=False,
     rich_markup_mode=None,
+    pretty_exceptions_enable=False,
 )
-config_app = typer.Typer(help="Work with settings files.", no_args_is_help=True)
+config_app = typer.Typer(help="Work with settings files.", no_args_is_help=True, rich_markup_mode=None)
 app.add_typer(config_app, name="config")
 Config = Annotated[Path, typer.Option("--config", "-c", help="The settings file (YAML).")]
 
@@ -56,14 +72,20 @@ def run(
     ] = None,
 ) -> None:
     """Run the controller until SIGTERM."""
-    chosen = _load(config)
-    if baseline is not None:
-        chosen = chosen.model_copy(update={"baseline": baseline})
-    log.configure(chosen.log.level, chosen.log.format)
-    try:
-        run_program(lambda stop: run_service(chosen, stop))
-    except (PortInUseError, TlsError) as error:
-        _refuse(str(error))
+    with _clear_errors():
+        chosen = _load(config)
+        if baseline is not None:
+            chosen = chosen.model_copy(update={"baseline": baseline})
+        log.configure(chosen.log.level, chosen.log.format)
+        try:
+            run_program(lambda stop: run_service(chosen, stop))
+        except (PortInUseError, TlsError):
+            raise
+        except Exception as error:
+            log.get("controller").exception(
+                "the controller failed and ends; Envoys keep the weights they hold", error=repr(error)
+            )
+            raise typer.Exit(1) from error
 
 
 @app.command()
@@ -85,26 +107,51 @@ def bootstrap(
     key: Annotated[Path | None, typer.Option(help="On the Envoy's host: the key of --cert.")] = None,
 ) -> None:
     """Print the bootstrap file for one Envoy."""
-    chosen = _load(config)
-    if gateway not in {each.id for each in chosen.gateways}:
-        _refuse(
-            f"gateway {gateway!r} is not in {config}; it has {', '.join(each.id for each in chosen.gateways)}"
-        )
-    try:
-        address = parse_host_port(xds_address) if xds_address else chosen.listen.xds
-    except ValueError as error:
-        _refuse(f"--xds-address: {error}")
-    if chosen.listen.xds_tls is not None and ca is None:
-        _refuse("listen.xds_tls is set, so the Envoy needs --ca (with mutual TLS also --cert and --key)")
+    with _clear_errors():
+        chosen = _load(config)
+    known = [each.id for each in chosen.gateways]
+    if gateway not in known:
+        _refuse(f"gateway {gateway!r} is not in {config}; it has {', '.join(known)}")
+    address = _xds_address(xds_address, chosen.listen.xds)
+    _check_files(chosen.listen.xds_tls, ca, cert, key)
     tls = TlsSettings(ca=ca, cert=cert, key=key) if ca is not None else None
     typer.echo(envoy_bootstrap.render(gateway, address, admin_port, tls), nl=False)
 
 
+def _xds_address(given: str, listen: HostPort) -> HostPort:
+    try:
+        address = parse_host_port(given) if given else listen
+    except ValueError as error:
+        _refuse(f"--xds-address: {error}")
+    if address.port == 0:
+        _refuse(f"{address} is no address to connect to; give --xds-address HOST:PORT")
+    if address.host in ("0.0.0.0", "::"):
+        typer.echo(
+            f"headrace-controller: warning: {address} reaches the controller from its own host only; for an "
+            "Envoy elsewhere give --xds-address HOST:PORT",
+            err=True,
+        )
+    return address
+
+
+def _check_files(served: TlsSettings | None, ca: Path | None, cert: Path | None, key: Path | None) -> None:
+    """Refuse files with which the Envoy could not connect to a listener that is `served` with TLS or not."""
+    if (cert is None) != (key is None):
+        _refuse("give both --cert and --key, or neither")
+    if ca is None and (served is not None or cert is not None):
+        _refuse("the Envoy needs --ca, the authority of the controller's certificate (listen.xds_tls)")
+    if served is not None and served.ca is not None and cert is None:
+        _refuse("listen.xds_tls has a ca (mutual TLS), so the Envoy needs --cert and --key")
+
+
 @config_app.command("check")
 def check(path: Annotated[Path, typer.Argument(help="The settings file.")]) -> None:
-    """Check a settings file and list everything that is wrong with it."""
-    chosen = _load(path)
-    typer.echo(f"{path}: good; region {chosen.region}, {len(chosen.gateways)} gateways")
+    """Check a settings file and the TLS files it names; list everything that is wrong."""
+    with _clear_errors():
+        chosen = _load(path)
+        check_tls(chosen)
+    gateways = ", ".join(each.id for each in chosen.gateways)
+    typer.echo(f"{path}: good.\nregion {chosen.region}; gateways: {gateways}")
 
 
 def main() -> None:
@@ -112,15 +159,30 @@ def main() -> None:
     app()
 
 
-def _load(path: Path) -> settings.ControllerSettings:
+@contextmanager
+def _clear_errors() -> Iterator[None]:
+    """What the operator can mend is said in words, with exit code 2 and no traceback."""
     try:
-        return settings.load(path)
-    except ConfigError as error:
+        yield
+    except (ConfigError, PortInUseError, TlsError) as error:
         _refuse(str(error))
 
 
+def _load(path: Path) -> settings.ControllerSettings:
+    """Read a settings file. Raises ConfigError."""
+    chosen = settings.load(path)
+    seen: dict[HostPort, str] = {}
+    for field in ("telemetry", "xds", "admin"):
+        address: HostPort = getattr(chosen.listen, field)
+        if address.port and address in seen:
+            said = f"{address} is that of listen.{seen[address]} too; give each its own port"
+            raise ConfigError(path, [Problem(0, f"listen.{field}", said)])
+        seen[address] = field
+    return chosen
+
+
 def _refuse(message: str) -> NoReturn:
-    typer.echo(message, err=True)
+    typer.echo(f"headrace-controller: {message}", err=True)
     raise typer.Exit(2)
 
 

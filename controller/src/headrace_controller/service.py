@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import ssl
 from collections.abc import Sequence
 from contextlib import AsyncExitStack
 from dataclasses import asdict
@@ -14,10 +15,11 @@ from headrace_controller.admin import api
 from headrace_controller.control.confirmation import EngineInquiry
 from headrace_controller.control.fleet_view import Views
 from headrace_controller.control.keeper import Keeper
-from headrace_controller.control.kept_fleet import KeptFleetStore
+from headrace_controller.control.kept_fleet import KeptFleetStore, load_within
 from headrace_controller.control.loop import ControlLoop
 from headrace_controller.control.metrics import Metrics
 from headrace_controller.control.view import EventView, FleetView
+from headrace_controller.ingest.intake import Intake
 from headrace_controller.ingest.service import TelemetryService
 from headrace_controller.lifecycle import Answer, IllegalTransition
 from headrace_controller.projection import Plan
@@ -29,11 +31,12 @@ from headrace_pb.v1 import telemetry_pb2 as pb
 from headrace_pb.v1.telemetry_pb2_grpc import add_CellTelemetryServicer_to_server
 from headrace_shared import log
 from headrace_shared.clock import Clock, SystemClock
-from headrace_shared.net import HostPort, require_free
+from headrace_shared.net import HostPort, PortInUseError, require_free
 from headrace_shared.tasks import Supervisor
-from headrace_shared.tls import TlsSettings, server_credentials
+from headrace_shared.tls import TlsError, TlsSettings, server_credentials
 
 STOP_GRACE_S = 0.3
+LOAD_TIMEOUT_S = 2.0
 GRPC_OPTIONS = [
     # A port that is taken must be an error, not a second server that shares it.
     ("grpc.so_reuseport", 0),
@@ -64,19 +67,17 @@ class Controller:
             gateway.id: SnapshotBuilder(gateway, settings.envoy, baseline=settings.baseline, epoch_ns=epoch)
             for gateway in settings.gateways
         }
-        self.loop = ControlLoop(
-            settings, clock, self.metrics, self, self.store.load() if self.store else None
-        )
+        kept = load_within(self.store, LOAD_TIMEOUT_S) if self.store else None
+        self.loop = ControlLoop(settings, clock, self.metrics, self, kept)
         self.keeper = Keeper(self.store, self.loop, settings.region) if self.store else None
         tls = settings.listen.telemetry_tls
-        self.ingest = TelemetryService(
+        intake = Intake(
             self.loop,
-            clock,
             self._welcome,
             on_message=lambda kind: self.metrics.messages.labels(kind).inc(),
             on_rejection=lambda reason: self.metrics.rejections.labels(reason).inc(),
-            check_identity=tls is not None and tls.ca is not None,
         )
+        self.ingest = TelemetryService(intake, clock, check_identity=tls is not None and tls.ca is not None)
         self.views = Views(settings, clock, self.loop, self.xds)
         self.metrics.watch(self.views.fleet)
 
@@ -121,12 +122,14 @@ class Controller:
             self.loop.drain(cell_id, cause, deadline_s)
         except IllegalTransition as error:
             raise ValueError(str(error)) from error
+        self.views.forget()
 
     def undrain(self, cell_id: str, cause: str) -> None:
         try:
             self.loop.undrain(cell_id, cause)
         except IllegalTransition as error:
             raise ValueError(str(error)) from error
+        self.views.forget()
 
     def _engine_answered(self, cell_id: str, answer: Answer, detail: str) -> None:
         self.loop.answered(cell_id, answer, detail)
@@ -152,21 +155,21 @@ class Controller:
 async def run(settings: ControllerSettings, stop: asyncio.Event) -> None:
     """Run a controller until `stop` is set. Raises PortInUseError and TlsError before serving.
 
-    It ends in order: no new messages, then no more publications, then the servers. Envoys keep
-    the weights they hold.
+    It ends in order: no more publications, then the operators' pages, the agents' streams and
+    last the Envoys', which keep the weights they hold. A part that fails ends the whole: its
+    exception is raised, after the same order.
     """
     logger = log.get("controller")
     listen = settings.listen
+    check_tls(settings)
     for field in ("telemetry", "xds", "admin"):
         require_free(f"listen.{field}", getattr(listen, field))
     _warn_of_open_ports(settings)
     controller = Controller(settings, SystemClock())
     async with AsyncExitStack() as stack:
         stack.push_async_callback(controller.inquiry.close)
-        await _serve_grpc(stack, listen.xds, listen.xds_tls, "listen.xds_tls", controller, for_agents=False)
-        await _serve_grpc(
-            stack, listen.telemetry, listen.telemetry_tls, "listen.telemetry_tls", controller, for_agents=True
-        )
+        await _serve_grpc(stack, "listen.xds", listen.xds, listen.xds_tls, controller)
+        await _serve_grpc(stack, "listen.telemetry", listen.telemetry, listen.telemetry_tls, controller)
         await _serve_admin(stack, listen.admin, controller)
         supervisor = await stack.enter_async_context(Supervisor())
         supervisor.spawn("control loop", controller.loop.run())
@@ -183,23 +186,52 @@ async def run(settings: ControllerSettings, stop: asyncio.Event) -> None:
         logger.info("stopping")
 
 
+def check_tls(settings: ControllerSettings) -> None:
+    """Raise TlsError where a listener's TLS files cannot be used; the message names file and remedy."""
+    listen = settings.listen
+    for field, tls in (
+        ("listen.telemetry_tls", listen.telemetry_tls),
+        ("listen.xds_tls", listen.xds_tls),
+    ):
+        if tls is None:
+            continue
+        server_credentials(tls, field)
+        assert tls.cert is not None, "a server's credentials need one"
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        try:
+            # With a password at hand OpenSSL does not ask the terminal for that of an encrypted key.
+            context.load_cert_chain(tls.cert, tls.key, password="")
+        except (ssl.SSLError, OSError, ValueError) as error:
+            raise TlsError(
+                f"{field}: cert {tls.cert} and key {tls.key} do not work together ({error}); "
+                "give a certificate chain and its own key, unencrypted, both PEM"
+            ) from error
+        try:
+            if tls.ca is not None:
+                context.load_verify_locations(tls.ca)
+        except (ssl.SSLError, OSError) as error:
+            raise TlsError(
+                f"{field}.ca: {tls.ca} holds no usable certificate ({error}); give a PEM file"
+            ) from error
+
+
 async def _serve_grpc(
-    stack: AsyncExitStack,
-    address: HostPort,
-    tls: TlsSettings | None,
-    field: str,
-    controller: Controller,
-    for_agents: bool,
+    stack: AsyncExitStack, field: str, address: HostPort, tls: TlsSettings | None, controller: Controller
 ) -> None:
     server = grpc.aio.server(options=GRPC_OPTIONS)
+    for_agents = field == "listen.telemetry"
     if for_agents:
         add_CellTelemetryServicer_to_server(controller.ingest, server)
     else:
         controller.xds.add_to(server)
-    if tls is None:
-        server.add_insecure_port(str(address))
-    else:
-        server.add_secure_port(str(address), server_credentials(tls, field))
+    try:
+        if tls is None:
+            server.add_insecure_port(str(address))
+        else:
+            server.add_secure_port(str(address), server_credentials(tls, f"{field}_tls"))
+    except RuntimeError as error:
+        # The port was free a moment ago, or both listeners were given the same.
+        raise PortInUseError(field, address) from error
     await server.start()
     stack.push_async_callback(server.stop, STOP_GRACE_S)
     if not for_agents:
@@ -212,7 +244,10 @@ async def _serve_admin(stack: AsyncExitStack, address: HostPort, controller: Con
     )
     await runner.setup()
     stack.push_async_callback(runner.cleanup)
-    await web.TCPSite(runner, address.host, address.port).start()
+    try:
+        await web.TCPSite(runner, address.host, address.port).start()
+    except OSError as error:
+        raise PortInUseError("listen.admin", address) from error
 
 
 def _warn_of_open_ports(settings: ControllerSettings) -> None:

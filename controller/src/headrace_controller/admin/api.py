@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
 from typing import Any, Protocol
 
 from aiohttp import web
@@ -15,8 +16,12 @@ from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.exposition import CONTENT_TYPE_LATEST
 
 from headrace_controller.control.view import EventView, FleetView
+from headrace_shared import log
 
 MAX_BODY = 64 * 1024
+MAX_CAUSE = 500
+# NaN and infinity are no JSON: a view that holds one is an error, not a page that no parser takes.
+_json = partial(web.json_response, dumps=partial(json.dumps, allow_nan=False))
 
 
 class Controls(Protocol):
@@ -80,39 +85,37 @@ class _Handlers:
 
     async def cells(self, _: web.Request) -> web.Response:
         """The whole region."""
-        return web.json_response(self._controls.fleet_view().to_json())
+        return _json(self._controls.fleet_view().to_json())
 
     async def cell(self, request: web.Request) -> web.Response:
         """One cell."""
         cell_id = request.match_info["cell"]
         for cell in self._controls.fleet_view().to_json()["cells"]:
             if cell["id"] == cell_id:
-                return web.json_response(cell)
+                return _json(cell)
         raise _unknown_cell(cell_id)
 
     async def events(self, request: web.Request) -> web.Response:
         """The newest changes of state; `limit` 1 to 1000."""
         text = request.query.get("limit", "100")
-        if not (text.isascii() and text.isdigit() and 1 <= int(text) <= 1000):
+        if not (text.isascii() and text.isdigit() and len(text) <= 4 and 1 <= int(text) <= 1000):
             raise web.HTTPBadRequest(text=f"limit is {text[:40]!r}; give a whole number from 1 to 1000")
-        return web.json_response(
-            {"events": [event.to_json() for event in self._controls.event_views(int(text))]}
-        )
+        return _json({"events": [event.to_json() for event in self._controls.event_views(int(text))]})
 
     async def drain(self, request: web.Request) -> web.Response:
         """Begin to drain: `{"cause": text, "deadline_s": seconds}`, both optional."""
         body = await _body(request, {"cause": str, "deadline_s": (int, float)})
+        cause = _cause(body)
         deadline = body.get("deadline_s")
         if deadline is not None and not 0 <= deadline <= 86400:
             raise web.HTTPBadRequest(text=f"deadline_s is {deadline}; give seconds from 0 to 86400")
-        return self._ask(
-            request, lambda cell: self._controls.drain(cell, body.get("cause", "asked"), deadline)
-        )
+        return self._ask(request, lambda cell: self._controls.drain(cell, cause, deadline))
 
     async def undrain(self, request: web.Request) -> web.Response:
         """Take a drain back: `{"cause": text}`, optional."""
         body = await _body(request, {"cause": str})
-        return self._ask(request, lambda cell: self._controls.undrain(cell, body.get("cause", "asked")))
+        cause = _cause(body)
+        return self._ask(request, lambda cell: self._controls.undrain(cell, cause))
 
     def _ask(self, request: web.Request, wish: Callable[[str], None]) -> web.Response:
         cell_id = request.match_info["cell"]
@@ -122,19 +125,26 @@ class _Handlers:
             raise _unknown_cell(cell_id) from error
         except ValueError as error:
             raise web.HTTPConflict(text=str(error)) from error
-        return web.json_response({"cell": cell_id, "accepted": True}, status=202)
+        return _json({"cell": cell_id, "accepted": True}, status=202)
 
 
 def _unknown_cell(cell_id: str) -> web.HTTPNotFound:
     return web.HTTPNotFound(text=f"there is no cell {cell_id[:128]!r}; /api/v1/cells lists them")
 
 
+def _cause(body: dict[str, Any]) -> str:
+    cause = str(body.get("cause", "asked"))
+    if len(cause) > MAX_CAUSE:
+        raise web.HTTPBadRequest(text=f"cause has {len(cause)} characters; give at most {MAX_CAUSE}")
+    return cause
+
+
 async def _body(request: web.Request, allowed: dict[str, Any]) -> dict[str, Any]:
     """The JSON object of a request; an empty body is an empty object."""
-    text = await request.text()
+    raw = await request.read()
     try:
-        body = json.loads(text) if text.strip() else {}
-    except ValueError as error:
+        body = json.loads(raw) if raw.strip() else {}
+    except (ValueError, RecursionError) as error:
         raise web.HTTPBadRequest(text=f"the body is not JSON: {error}") from error
     if not isinstance(body, dict):
         raise web.HTTPBadRequest(text="the body must be a JSON object")
@@ -157,7 +167,12 @@ async def _errors_as_json(
     except web.HTTPException as error:
         if error.status < 400:
             raise
-        return web.json_response({"error": error.text}, status=error.status, headers=_allow(error))
+        return _json({"error": error.text}, status=error.status, headers=_allow(error))
+    except Exception as error:
+        logger = log.get("admin")
+        logger.exception("a request failed", path=request.path, error=repr(error))
+        said = "the controller could not answer; its log says why"
+        return _json({"error": said}, status=500)
 
 
 def _allow(error: web.HTTPException) -> dict[str, str]:

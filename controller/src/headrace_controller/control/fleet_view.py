@@ -44,6 +44,10 @@ class Views:
             self._made_at = now
         return self._fleet
 
+    def forget(self) -> None:
+        """Make the next snapshot anew: whoever changed something sees it done."""
+        self._fleet = None
+
     def events(self, limit: int) -> tuple[EventView, ...]:
         """The newest changes of state, newest last."""
         wall = self._clock.wall_ns() / 1e9 - self._clock.now()

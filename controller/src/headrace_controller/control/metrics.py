@@ -55,7 +55,11 @@ class Metrics:
         self.tick = Histogram(
             "headrace_tick_seconds", "One control tick.", buckets=_FAST, registry=self.registry
         )
-        self.errors = Counter("headrace_tick_errors", "Control ticks that failed.", registry=self.registry)
+        self.errors = Counter(
+            "headrace_tick_errors",
+            "Publications that were withheld as inconsistent.",
+            registry=self.registry,
+        )
 
     def watch(self, view: Callable[[], FleetView]) -> None:
         """Serve the gauges of the cells from `view()`."""
