@@ -134,3 +134,14 @@ async def test_bad_requests_say_what_to_do_and_change_nothing(
     assert answer.status == status
     assert said in (await answer.json())["error"]
     assert controls.asked == []
+
+
+async def test_a_page_from_elsewhere_cannot_ask_for_changes(
+    client: TestClient[Any, Any], controls: FakeControls
+) -> None:
+    for origin in ("https://evil.example", "null", "http://127.0.0.1:1"):
+        answer = await client.post("/api/v1/cells/c2/drain", headers={"Origin": origin})
+        assert answer.status == 403, origin
+    assert controls.asked == []
+    own = f"http://{client.host}:{client.port}"
+    assert (await client.post("/api/v1/cells/c2/drain", headers={"Origin": own})).status == 202

@@ -10,6 +10,7 @@ import json
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from typing import Any, Protocol
+from urllib.parse import urlsplit
 
 from aiohttp import web
 from prometheus_client import CollectorRegistry, generate_latest
@@ -139,8 +140,16 @@ def _cause(body: dict[str, Any]) -> str:
     return cause
 
 
+def _refuse_other_sites(request: web.Request) -> None:
+    """A browser says which page it acts for; a page from elsewhere must not drain cells here."""
+    origin = request.headers.get("Origin")
+    if origin is not None and urlsplit(origin).netloc != request.host:
+        raise web.HTTPForbidden(text=f"requests from pages of {origin[:80]!r} are not taken")
+
+
 async def _body(request: web.Request, allowed: dict[str, Any]) -> dict[str, Any]:
-    """The JSON object of a request; an empty body is an empty object."""
+    """The JSON object of a request that asks for a change; an empty body is an empty object."""
+    _refuse_other_sites(request)
     raw = await request.read()
     try:
         body = json.loads(raw) if raw.strip() else {}
