@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 
+from headrace_agent.collectors.containment import Mishaps
 from headrace_agent.collectors.network.collector import GatewayTarget
 from headrace_agent.collectors.readings import (
     EngineReading,
@@ -13,6 +14,7 @@ from headrace_agent.collectors.readings import (
     PathReading,
     SourceReading,
     Status,
+    Tally,
 )
 from headrace_agent.service.sources import OnEvent, OnXid, Sources
 from headrace_agent.settings import AgentSettings
@@ -27,11 +29,18 @@ class FakeEngine:
         self.first_seen.set()
         self.now = EngineReading(EngineState.SERVING, in_flight=1)
 
+    @property
+    def state(self) -> EngineState | None:
+        return self.now.state
+
     async def run(self) -> None:
         await asyncio.Event().wait()
 
     def reading(self, now: float) -> EngineReading:
         return self.now
+
+    def tallies(self) -> dict[str, Tally]:
+        return {"engine": Tally(5, 2)}
 
     def read(self, in_flight: int | None, read_at: float) -> None:
         """A fresh page of the engine."""
@@ -50,6 +59,9 @@ class FakeHardware:
 
     def reading(self, gpus: tuple[str | int, ...], now: float) -> HardwareReading:
         return self.now.get(gpus, HardwareReading())
+
+    def tallies(self) -> dict[str, Tally]:
+        return {"dcgm": Tally(7, 1)}
 
 
 class FakePaths:
@@ -78,6 +90,8 @@ class Fakes:
         self.on_event: OnEvent = lambda event: None
         self.on_xid: OnXid = lambda uuid, xid: None
 
-    def build(self, settings: AgentSettings, clock: Clock, on_event: OnEvent, on_xid: OnXid) -> Sources:
+    def build(
+        self, settings: AgentSettings, clock: Clock, on_event: OnEvent, on_xid: OnXid, mishaps: Mishaps
+    ) -> Sources:
         self.on_event, self.on_xid = on_event, on_xid
         return Sources(self.engines, self.hardware, self.paths)

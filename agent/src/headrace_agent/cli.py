@@ -16,7 +16,7 @@ import headrace_agent
 from headrace_agent import settings as settings_module
 from headrace_shared import log
 from headrace_shared.config import ConfigError
-from headrace_shared.net import PortInUseError
+from headrace_shared.net import CannotListenError
 from headrace_shared.tls import TlsError, channel_credentials
 
 # systemd and operators are promised an end within two seconds of SIGTERM.
@@ -66,7 +66,7 @@ def _clear_errors() -> Iterator[None]:
     """What the operator can mend is said in words, with exit code 2 and no traceback."""
     try:
         yield
-    except (ConfigError, PortInUseError, TlsError) as error:
+    except (ConfigError, CannotListenError, TlsError) as error:
         typer.echo(f"headrace-agent: {error}", err=True)
         raise typer.Exit(2) from error
 

@@ -15,7 +15,7 @@ from headrace_controller.service import run as run_service
 from headrace_controller.xds import bootstrap as envoy_bootstrap
 from headrace_shared import log
 from headrace_shared.config import ConfigError, Problem
-from headrace_shared.net import HostPort, PortInUseError, parse_host_port
+from headrace_shared.net import CannotListenError, HostPort, parse_host_port
 from headrace_shared.tasks import run_program
 from headrace_shared.tls import TlsError, TlsSettings
 
@@ -79,7 +79,7 @@ def run(
         log.configure(chosen.log.level, chosen.log.format)
         try:
             run_program(lambda stop: run_service(chosen, stop))
-        except (PortInUseError, TlsError):
+        except (CannotListenError, TlsError):
             raise
         except Exception as error:
             log.get("controller").exception(
@@ -164,7 +164,7 @@ def _clear_errors() -> Iterator[None]:
     """What the operator can mend is said in words, with exit code 2 and no traceback."""
     try:
         yield
-    except (ConfigError, PortInUseError, TlsError) as error:
+    except (ConfigError, CannotListenError, TlsError) as error:
         _refuse(str(error))
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import ipaddress
 import socket
 from dataclasses import dataclass
@@ -54,7 +55,11 @@ HostPortField = Annotated[HostPort, BeforeValidator(_coerce)]
 """A settings field that is written as `host:port`."""
 
 
-class PortInUseError(Exception):
+class CannotListenError(Exception):
+    """An address that a program cannot listen on; the text says why and what to do."""
+
+
+class PortInUseError(CannotListenError):
     """A port that a program must listen on is taken."""
 
     def __init__(self, field: str, address: HostPort) -> None:
@@ -64,12 +69,34 @@ class PortInUseError(Exception):
         )
 
 
+def explain_listen(field: str, address: HostPort, error: OSError) -> CannotListenError:
+    """What it means that `address` cannot be listened on; `field` names the setting."""
+    if error.errno == errno.EADDRINUSE:
+        return PortInUseError(field, address)
+    if isinstance(error, socket.gaierror):
+        why = f"the host name {address.host!r} is not known ({error.strerror})"
+        remedy = "mend the name, or write an IP address of this machine"
+    elif error.errno in (errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT):
+        why = f"{address.host} is not an address of this machine"
+        remedy = "choose one that `ip address` shows, or 0.0.0.0 for all of them"
+    elif error.errno in (errno.EACCES, errno.EPERM):
+        why = "this user may not listen there"
+        remedy = "choose a port from 1024 on, or give the program CAP_NET_BIND_SERVICE"
+    else:
+        why, remedy = str(error.strerror or error), "choose another address"
+    return CannotListenError(f"{field}: cannot listen on {address}: {why}; {remedy}")
+
+
 def require_free(field: str, address: HostPort) -> None:
-    """Raise PortInUseError if `address` cannot be bound now; `field` names the setting."""
+    """Raise CannotListenError if `address` cannot be bound now; `field` names the setting."""
     family = socket.AF_INET6 if ":" in address.host else socket.AF_INET
-    with socket.socket(family, socket.SOCK_STREAM) as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
+    try:
+        with socket.socket(family, socket.SOCK_STREAM) as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             probe.bind((address.host, address.port))
-        except OSError as error:
-            raise PortInUseError(field, address) from error
+    except OSError as error:
+        raise explain_listen(field, address, error) from error
+    except UnicodeError as error:
+        raise CannotListenError(
+            f"{field}: {address.host!r} is no host name; write an IP address of this machine"
+        ) from error

@@ -15,7 +15,7 @@ WHOLE = capture(VLLM_0_32_0)
 BAD_PAGES = {
     "empty": (b"", Status.NO_DATA, "the page is empty"),
     "html": (b"<!doctype html><html><body>Sign in</body></html>", Status.FAILED, "HTML"),
-    "10 MB": (b"# padding\n" * 1_000_000, Status.FAILED, "larger than 8 MiB"),
+    "10 MB": (b"# padding\n" * 1_000_000, Status.FAILED, "larger than 4 MiB"),
     "not utf-8": (WHOLE + b"\xff\xfe\n", Status.FAILED, "not UTF-8"),
     "cut short": (WHOLE[:-20], Status.OK, "cut short"),
     "foreign": (b"node_load1 0.5\n", Status.NO_DATA, "no vllm: family"),
@@ -37,7 +37,7 @@ async def test_bad_page_degrades_the_source_alone(page: bytes, status: Status, w
                 said = [entry for entry in logs if entry["event"] == "metrics page: trouble"]
                 assert len(said) == 1, "once per change, not per try"
                 assert words in said[0]["cause"]
-                assert seen.collector.failures["metrics page"] >= 3, "each try is counted"
+                assert seen.collector.tallies()["engine"].failures >= 3, "each try is counted"
                 engine.page = WHOLE
                 await seen.until(lambda: seen.reading.source.detail == "")
                 assert logs[-1]["event"] == "metrics page: well again"
@@ -87,7 +87,7 @@ async def test_endless_page_is_not_read_to_its_end() -> None:
     async with fake_engine() as engine, fake_engine() as other:
         engine.endless = True
         async with collecting(engine.url) as seen, collecting(other.url) as neighbour:
-            await seen.until(lambda: "larger than 8 MiB" in seen.reading.source.detail)
-            assert engine.sent / engine.asked["/metrics"] < 24 * 1024 * 1024
+            await seen.until(lambda: "larger than 4 MiB" in seen.reading.source.detail)
+            assert engine.sent / engine.asked["/metrics"] < 16 * 1024 * 1024
             await neighbour.until_state(EngineState.SERVING)
             assert neighbour.reading.source.status is Status.OK

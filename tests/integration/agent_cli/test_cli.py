@@ -275,6 +275,21 @@ def test_a_port_in_use(tmp_path: Path) -> None:
     assert "Traceback" not in ended.stderr
 
 
+@pytest.mark.parametrize(
+    ("listen", "why"),
+    [
+        ("192.0.2.1:9464", "192.0.2.1 is not an address of this machine"),
+        ("no-such-host.invalid:9464", "the host name 'no-such-host.invalid' is not known"),
+    ],
+)
+def test_an_address_that_is_not_here_is_no_port_in_use(tmp_path: Path, listen: str, why: str) -> None:
+    ended = run("run", "--config", write(tmp_path, GOOD + f"metrics_listen: {listen}\n"))
+    assert ended.returncode == 2
+    assert f"metrics_listen: cannot listen on {listen}: {why}" in ended.stderr
+    assert "in use" not in ended.stderr
+    assert "Traceback" not in ended.stderr
+
+
 def test_a_good_config_is_called_good(tmp_path: Path) -> None:
     ended = run("config", "check", write(tmp_path, GOOD))
     assert (ended.returncode, ended.stderr) == (0, "")

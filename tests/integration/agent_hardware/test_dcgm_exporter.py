@@ -90,7 +90,7 @@ async def test_the_page_is_found_where_the_url_names_only_the_host() -> None:
         ("latin1", Status.FAILED, "not UTF-8"),
         ("cut", Status.FAILED, "cut short"),
         ("short", Status.FAILED, "cut short"),
-        ("huge", Status.FAILED, "larger than 8 MiB"),
+        ("huge", Status.FAILED, "larger than 4 MiB"),
         ("hang", Status.FAILED, "no answer within 0.4 s"),
         ("slow", Status.FAILED, "within"),
         ("redirect", Status.FAILED, "HTTP 302"),

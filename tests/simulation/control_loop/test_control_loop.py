@@ -11,7 +11,9 @@ from headrace_controller.control.keeper import Keeper
 from headrace_controller.control.kept_fleet import KeptFleet, KeptFleetStore
 from headrace_controller.control.loop import ControlLoop
 from headrace_controller.control.metrics import Metrics
+from headrace_controller.inventory import Fleet
 from headrace_controller.lifecycle import Answer, CellState
+from headrace_controller.pressure import Pressures
 from headrace_controller.projection import Plan
 from headrace_controller.settings import ControllerSettings
 from headrace_pb.v1 import telemetry_pb2 as pb
@@ -29,6 +31,7 @@ class Outside:
     def __init__(self) -> None:
         self.plans: list[Plan] = []
         self.asked: list[str] = []
+        self.timeouts: list[float] = []
         self.sent: list[tuple[str, pb.ControllerMessage]] = []
 
     def publish(self, plan: Plan) -> None:
@@ -37,6 +40,7 @@ class Outside:
     def ask_engine(self, cell_id: str, address: HostPort, timeout_s: float) -> None:
         assert timeout_s >= 0.1
         self.asked.append(cell_id)
+        self.timeouts.append(timeout_s)
 
     def send(self, node: str, message: pb.ControllerMessage) -> bool:
         self.sent.append((node, message))
@@ -59,6 +63,8 @@ class Region:
         self.loop = ControlLoop(self.settings, self.clock, Metrics(), self.outside, kept)
         self.nodes: dict[str, dict[str, pb.EngineState.ValueType]] = {}
         self.queue: dict[str, float] = {}
+        self.totals: dict[str, dict[str, int]] = {}
+        self.rtt_ms: dict[str, float] = {}
         self.beat_at = 0.0
 
     def connect(
@@ -94,10 +100,11 @@ class Region:
                 serving_ms=600_000,
                 signals=pb.Signals(queue_depth=self.queue.get(cell, 0.0), kv_fill=0.2, compute_active=0.3),
                 hardware_source=pb.HARDWARE_SOURCE_DCGM,
+                requests=pb.RequestTotals(**self.totals[cell]) if cell in self.totals else None,
             )
             for cell, state in self.nodes[node].items()
         ]
-        path = pb.PathBeat(gateway="gw", rtt_ms=1.0, jitter_ms=0.1, age_ms=0)
+        path = pb.PathBeat(gateway="gw", rtt_ms=self.rtt_ms.get(node, 1.0), jitter_ms=0.1, age_ms=0)
         self.loop.telemetry(node, pb.Telemetry(cells=beats, paths=[path]), now)
         self.loop.alive(node, now)
 
@@ -191,7 +198,28 @@ def test_a_silent_agent_with_a_dead_engine_fails_its_cell(region: Region) -> Non
     region.run(0.6, silent=["n2"])
     region.loop.answered("c2", Answer.NO_ANSWER, "")
     region.loop.tick(region.clock.now())
+    assert set(region.weights) == {"c1", "c2", "c3"}
+    region.loop.answered("c2", Answer.NO_ANSWER, "")
+    region.loop.tick(region.clock.now())
     assert set(region.weights) == {"c1", "c3"}
+
+
+def test_a_node_that_is_cut_off_is_out_within_800_ms(region: Region) -> None:
+    """Agent and engines are silent at once: 500 ms of silence, then two questions of 100 ms."""
+    region.rtt_ms["n2"] = 25.0
+    region.run(1)
+    heard, due = region.clock.now(), float("inf")
+    while len(region.weights) == 3 and region.clock.now() < heard + 2.0:
+        region.run(TICK_S, silent=["n2"])
+        if len(region.outside.asked) == 1 and due == float("inf"):
+            due = region.clock.now() + region.outside.timeouts[0]
+        while region.clock.now() >= due:
+            region.loop.answered("c2", Answer.NO_ANSWER, "")
+            due += region.outside.timeouts[-1]
+            region.loop.tick(region.clock.now())
+    assert region.outside.asked == ["c2", "c2"]
+    assert region.outside.timeouts == pytest.approx([0.1, 0.1])
+    assert region.clock.now() - heard <= 0.8
 
 
 def test_on_silence_fail_does_not_ask() -> None:
@@ -215,11 +243,61 @@ def test_all_agents_silent_at_once_move_nothing(region: Region) -> None:
     assert region.weights == {"c1": 100, "c2": 100, "c3": 100}
 
 
+def scorings(region: Region) -> list[float]:
+    """The times at which the region's cells are scored from now on."""
+    found: list[float] = []
+    score = region.loop.model.tick
+
+    def counted(fleet: Fleet, now: float) -> Pressures:
+        found.append(now)
+        return score(fleet, now)
+
+    region.loop.model.tick = counted  # type: ignore[method-assign]
+    return found
+
+
+def test_figures_are_scored_soon_after_they_came_and_seldom_while_none_do(region: Region) -> None:
+    """Most ticks of a quiet fleet must cost next to nothing."""
+    found = scorings(region)
+    for _ in range(100):
+        now = region.clock.advance(TICK_S)
+        for node in region.nodes:
+            region.loop.alive(node, now)
+        region.loop.tick(now)
+    assert 18 <= len(found) <= 22
+    for _ in range(20):
+        found.clear()
+        region.beat("n1", region.clock.now())
+        for _ in range(2):
+            region.loop.tick(region.clock.advance(TICK_S))
+        assert len(found) == 1
+
+
+def test_a_change_of_membership_waits_for_no_interval(region: Region) -> None:
+    found = scorings(region)
+    for cell in ("c1", "c2", "c3"):
+        region.down(f"n{cell[1]}", cell)
+        region.loop.tick(region.clock.now())
+    assert found == [region.clock.now()] * 3
+
+
 def test_a_planned_goodbye_moves_nothing_for_its_grace(region: Region) -> None:
     region.loop.goodbye("n2", pb.Goodbye(planned=True, grace_ms=5000), region.clock.now())
-    region.run(4.5, silent=["n2"])
-    assert region.outside.asked == []
+    for _ in range(9):
+        region.run(0.5, silent=["n2"])
+        region.loop.answered("c2", Answer.NO_ANSWER, "")
     assert region.weights == {"c1": 100, "c2": 100, "c3": 100}
+    region.run(0.1)
+    assert region.weights == {"c1": 100, "c2": 100, "c3": 100}
+
+
+def test_a_planned_goodbye_does_not_shield_an_engine_that_refuses(region: Region) -> None:
+    region.loop.goodbye("n2", pb.Goodbye(planned=True, grace_ms=30_000), region.clock.now())
+    region.run(0.6, silent=["n2"])
+    assert region.outside.asked == ["c2"]
+    region.loop.answered("c2", Answer.DEAD, "refused")
+    region.run(0.05, silent=["n2"])
+    assert set(region.weights) == {"c1", "c3"}
 
 
 def test_a_drain_takes_the_cell_out_and_tells_its_agent(region: Region) -> None:

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import errno
+import os
+import socket
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace_shared.net import HostPort, parse_host_port
+from headrace_shared.net import CannotListenError, HostPort, PortInUseError, explain_listen, parse_host_port
 
 
 @pytest.mark.parametrize(
@@ -51,3 +55,33 @@ def test_any_text_is_read_or_refused(text: str) -> None:
     except ValueError:
         return
     assert parse_host_port(str(read)) == read
+
+
+HERE = HostPort("10.99.0.1", 80)
+
+
+def _os_error(number: int) -> OSError:
+    return OSError(number, os.strerror(number))
+
+
+@pytest.mark.parametrize(
+    ("error", "why", "remedy"),
+    [
+        (_os_error(errno.EADDRINUSE), "already in use", "ss -ltnp 'sport = :80'"),
+        (_os_error(errno.EADDRNOTAVAIL), "10.99.0.1 is not an address of this machine", "`ip address`"),
+        (_os_error(errno.EAFNOSUPPORT), "not an address of this machine", "`ip address`"),
+        (_os_error(errno.EACCES), "may not listen there", "a port from 1024 on"),
+        (_os_error(errno.EPERM), "may not listen there", "CAP_NET_BIND_SERVICE"),
+        (socket.gaierror(-2, "Name or service not known"), "the host name '10.99.0.1' is not known", "an IP"),
+        (_os_error(errno.ENOBUFS), "No buffer space", "choose another address"),
+    ],
+)
+def test_why_an_address_cannot_be_listened_on_is_told_apart(error: OSError, why: str, remedy: str) -> None:
+    """An operator told that a port is in use looks for a program that is not there."""
+    said = explain_listen("metrics_listen", HERE, error)
+    assert isinstance(said, CannotListenError)
+    assert isinstance(said, PortInUseError) is (error.errno == errno.EADDRINUSE)
+    assert str(said).startswith("metrics_listen: ")
+    assert "10.99.0.1:80" in str(said)
+    assert why in str(said)
+    assert remedy in str(said)

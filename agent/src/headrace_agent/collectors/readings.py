@@ -56,6 +56,14 @@ class SourceReading:
 
 
 @dataclass(frozen=True, slots=True)
+class Tally:
+    """How often a source was asked since the agent started, and how often in vain."""
+
+    tries: int = 0
+    failures: int = 0
+
+
+@dataclass(frozen=True, slots=True)
 class Totals:
     """Requests counted since the agent started, corrected for engine restarts: they never fall."""
 

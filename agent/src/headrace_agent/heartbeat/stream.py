@@ -14,6 +14,7 @@ from typing import Final
 
 import grpc
 
+from headrace_agent.collectors.containment import Mishaps
 from headrace_agent.collectors.readings import CellEvent
 from headrace_agent.heartbeat.build import build_goodbye
 from headrace_agent.heartbeat.cadence import Backoff
@@ -72,14 +73,17 @@ class ControllerStream:
         handlers: Handlers,
         clock: Clock,
         rng: Callable[[], float] = random.random,
+        mishaps: Mishaps | None = None,
     ) -> None:
         """Raises headrace_shared.tls.TlsError where the TLS files cannot be used."""
         self.name = str(settings.address)
         self.connected = False
         self.beats_sent = 0
+        self._part = f"stream to {self.name}"
         self._settings = settings
         self._handlers = handlers
         self._clock = clock
+        self._mishaps = mishaps if mishaps is not None else Mishaps()
         self._outbox = Outbox(reporter)
         self._backoff = Backoff(rng)
         self._wake = asyncio.Event()
@@ -143,6 +147,9 @@ class ControllerStream:
                 await channel.close()
         except (grpc.aio.BaseError, grpc.RpcError, NoAnswerError, TlsError, OSError) as error:
             return explain(error)
+        except Exception as error:  # noqa: BLE001 - one stream's trouble must not end the agent
+            why = self._mishaps.note(self._part, error)
+            return Trouble(why, why, "this is a fault of the agent: please report it")
         else:
             return Trouble("closed", "the controller ended the stream", "")
         finally:
@@ -151,6 +158,7 @@ class ControllerStream:
     def _close_books(self) -> None:
         if self._welcomed_at is not None and self._clock.now() - self._welcomed_at >= GOOD_AFTER_S:
             self._backoff.reset()
+            self._mishaps.clear(self._part)
         self._welcomed_at = None
         self._conversation = None
         if self._ask_again is not None:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack
 from functools import partial
 from typing import Any, Final
 
 import headrace_agent
+from headrace_agent.collectors.containment import Mishaps, keep_running
 from headrace_agent.collectors.readings import CellEvent
 from headrace_agent.heartbeat.build import Identity
 from headrace_agent.heartbeat.stream import ControllerStream, Handlers
@@ -34,7 +35,7 @@ GOODBYE_S: Final = 0.5
 
 
 async def run(settings: AgentSettings, stop: asyncio.Event) -> None:
-    """Run the agent until `stop` is set. Raises PortInUseError and TlsError before it starts."""
+    """Run the agent until `stop` is set. Raises CannotListenError and TlsError before it starts."""
     await Agent(settings).run(stop)
 
 
@@ -48,28 +49,33 @@ class Agent:
         self._settings = settings
         self._clock = clock if clock is not None else SystemClock()
         self._log = log.get("agent")
-        self._sources = build(settings, self._clock, self._tell_all, self._xid)
+        self._mishaps = Mishaps()
+        self._sources = build(settings, self._clock, self._tell_all, self._xid, self._mishaps)
         identity = Identity(
             settings.node, settings.site, headrace_agent.__version__, incarnation=self._clock.wall_ns()
         )
-        self._node = Node(settings, identity, self._sources, self._clock)
+        self._node = Node(settings, identity, self._sources, self._clock, self._mishaps)
         self._watch = Watch(self._node, self._clock, self._tell_all, self._tell_one)
         self._gateways = Gateways([str(each.address) for each in settings.controllers])
         handlers = Handlers(self._set_gateways, self._watch.drain, self._watch.undrain)
         self.streams = {
-            str(each.address): ControllerStream(each, self._node, handlers, self._clock)
+            str(each.address): ControllerStream(
+                each, self._node, handlers, self._clock, mishaps=self._mishaps
+            )
             for each in settings.controllers
         }
 
     async def run(self, stop: asyncio.Event) -> None:
-        """Collect and stream until `stop` is set, then say Goodbye. Raises PortInUseError."""
+        """Collect and stream until `stop` is set, then say Goodbye. Raises CannotListenError."""
         listen = self._settings.metrics_listen
         if listen is not None:
             require_free("metrics_listen", listen)
         async with AsyncExitStack() as stack:
             supervisor = await stack.enter_async_context(Supervisor())
             if listen is not None:
-                registry = build_page(AgentMetrics(self._node, list(self.streams.values()), self._clock))
+                registry = build_page(
+                    AgentMetrics(self._node, list(self.streams.values()), self._clock, self._mishaps)
+                )
                 await stack.enter_async_context(serving(listen, partial(render, registry), self._health))
             self._spawn(supervisor)
             self._announce()
@@ -79,11 +85,17 @@ class Agent:
         self._log.info("agent stopped", node=self._settings.node)
 
     def _spawn(self, supervisor: Supervisor) -> None:
-        for cell_id, engine in self._sources.engines.items():
-            supervisor.spawn(f"engine of {cell_id}", engine.run())
-        supervisor.spawn("hardware", self._sources.hardware.run())
-        supervisor.spawn("paths", self._sources.paths.run())
-        supervisor.spawn("watch", self._watch.run())
+        """Start everything that watches; each part is kept running by itself."""
+        parts: dict[str, Callable[[], Awaitable[None]]] = {
+            f"engine {cell_id}": engine.run for cell_id, engine in self._sources.engines.items()
+        }
+        parts |= {
+            "hardware": self._sources.hardware.run,
+            "paths": self._sources.paths.run,
+            "watch": self._watch.run,
+        }
+        for part, run in parts.items():
+            supervisor.spawn(part, keep_running(part, run, self._clock, self._mishaps))
         supervisor.spawn("first look", self._stream_after_first_look(supervisor))
 
     async def _stream_after_first_look(self, supervisor: Supervisor) -> None:

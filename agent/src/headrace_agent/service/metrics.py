@@ -8,6 +8,7 @@ from prometheus_client import CollectorRegistry, PlatformCollector, ProcessColle
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
+from headrace_agent.collectors.containment import Mishaps
 from headrace_agent.collectors.readings import Status
 from headrace_agent.heartbeat.stream import ControllerStream
 from headrace_agent.service.node import Node
@@ -15,16 +16,21 @@ from headrace_shared.clock import Clock
 
 
 class AgentMetrics(Collector):
-    """headrace_agent_* of one agent."""
+    """headrace_agent_* of one agent. The `cell` of a source that serves the whole host is empty."""
 
-    def __init__(self, node: Node, streams: Sequence[ControllerStream], clock: Clock) -> None:
+    def __init__(
+        self, node: Node, streams: Sequence[ControllerStream], clock: Clock, mishaps: Mishaps
+    ) -> None:
         self._node = node
         self._streams = streams
         self._clock = clock
+        self._mishaps = mishaps
 
     def collect(self) -> Iterator[Metric]:
         yield from self._of_streams()
         yield from self._of_sources()
+        yield from self._of_tallies()
+        yield self._of_mishaps()
 
     def _of_streams(self) -> Iterator[Metric]:
         label = ["controller"]
@@ -62,6 +68,25 @@ class AgentMetrics(Collector):
                 if source.read_at is not None:
                     age.add_metric([source.name, reading.cell.id], max(0.0, now - source.read_at))
         yield from (ok, age)
+
+    def _of_tallies(self) -> Iterator[Metric]:
+        labels = ["source", "cell"]
+        reads = CounterMetricFamily("headrace_agent_source_reads", "Tries to read the source.", labels=labels)
+        failures = CounterMetricFamily(
+            "headrace_agent_source_failures", "Tries that brought nothing.", labels=labels
+        )
+        for (source, cell), tally in self._node.tallies().items():
+            reads.add_metric([source, cell], tally.tries)
+            failures.add_metric([source, cell], tally.failures)
+        yield from (reads, failures)
+
+    def _of_mishaps(self) -> Metric:
+        mishaps = CounterMetricFamily(
+            "headrace_agent_mishaps", "Unexpected errors, contained; the log tells them.", labels=["part"]
+        )
+        for part, count in self._mishaps.counts.items():
+            mishaps.add_metric([part], count)
+        return mishaps
 
 
 def build_page(collector: Collector) -> CollectorRegistry:

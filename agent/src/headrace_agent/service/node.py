@@ -2,7 +2,18 @@
 
 from __future__ import annotations
 
-from headrace_agent.collectors.readings import EngineReading, HardwareReading
+from dataclasses import replace
+
+from headrace_agent.collectors.containment import Mishaps
+from headrace_agent.collectors.readings import (
+    EngineReading,
+    EngineState,
+    HardwareReading,
+    PathReading,
+    SourceReading,
+    Status,
+    Tally,
+)
 from headrace_agent.heartbeat.build import CellReading, Identity, build_hello, build_telemetry
 from headrace_agent.service.sources import Sources
 from headrace_agent.settings import AgentSettings
@@ -11,13 +22,22 @@ from headrace_shared.clock import Clock
 
 
 class Node:
-    """Implements headrace_agent.heartbeat.outbox.Reporter over the collectors."""
+    """Implements headrace_agent.heartbeat.outbox.Reporter over the collectors.
 
-    def __init__(self, settings: AgentSettings, identity: Identity, sources: Sources, clock: Clock) -> None:
+    A collector that cannot give a reading costs the figures of its own cell: the cell's source is
+    FAILED, and what was known of it and its engine's state are given on.
+    """
+
+    def __init__(
+        self, settings: AgentSettings, identity: Identity, sources: Sources, clock: Clock, mishaps: Mishaps
+    ) -> None:
         self.identity = identity
         self._cells = {cell.id: cell for cell in settings.cells}
         self._sources = sources
         self._clock = clock
+        self._mishaps = mishaps
+        self._engines: dict[str, EngineReading] = {}
+        self._hardware: dict[str, HardwareReading] = {}
 
     def __contains__(self, cell_id: str) -> bool:
         return cell_id in self._cells
@@ -27,24 +47,70 @@ class Node:
         """In the order of the settings file."""
         return tuple(self._cells)
 
-    def engine(self, cell_id: str) -> EngineReading:
-        """One cell's engine, now."""
-        return self._sources.engines[cell_id].reading(self._clock.now())
+    def engine(self, cell_id: str, now: float | None = None) -> EngineReading:
+        """One cell's engine, now or at `now`."""
+        engine, part = self._sources.engines[cell_id], f"reading of {cell_id}: engine"
+        try:
+            reading = engine.reading(self._clock.now() if now is None else now)
+        except Exception as error:  # noqa: BLE001 - one cell's trouble stays its own
+            return self._without_figures(cell_id, engine.state, self._mishaps.note(part, error))
+        self._mishaps.clear(part)
+        self._engines[cell_id] = reading
+        return reading
 
-    def hardware(self, cell_id: str) -> HardwareReading:
-        """The GPUs under one cell, now."""
-        return self._sources.hardware.reading(self._cells[cell_id].gpus, self._clock.now())
+    def hardware(self, cell_id: str, now: float | None = None) -> HardwareReading:
+        """The GPUs under one cell, now or at `now`."""
+        part = f"reading of {cell_id}: hardware"
+        try:
+            reading = self._sources.hardware.reading(
+                self._cells[cell_id].gpus, self._clock.now() if now is None else now
+            )
+        except Exception as error:  # noqa: BLE001 - one cell's trouble stays its own
+            failed = SourceReading("hardware", Status.FAILED, detail=self._mishaps.note(part, error))
+            known = self._hardware.get(cell_id, HardwareReading())
+            return HardwareReading(gpus=known.gpus, sources=(failed,))
+        self._mishaps.clear(part)
+        self._hardware[cell_id] = reading
+        return reading
 
     def readings(self, now: float) -> list[CellReading]:
         """Every cell, at `now`."""
         return [
-            CellReading(
-                cell,
-                self._sources.engines[cell.id].reading(now),
-                self._sources.hardware.reading(cell.gpus, now),
-            )
+            CellReading(cell, self.engine(cell.id, now), self.hardware(cell.id, now))
             for cell in self._cells.values()
         ]
+
+    def paths(self, now: float) -> tuple[PathReading, ...]:
+        """Every path, at `now`."""
+        try:
+            paths = self._sources.paths.readings(now)
+        except Exception as error:  # noqa: BLE001 - the cells' figures go on without the paths'
+            self._mishaps.note("reading of the paths", error)
+            return ()
+        self._mishaps.clear("reading of the paths")
+        return paths
+
+    def tallies(self) -> dict[tuple[str, str], Tally]:
+        """(source, cell) -> how often it was read; the cell is empty for what serves the whole host."""
+        found = {
+            (source, cell_id): tally
+            for cell_id, engine in self._sources.engines.items()
+            for source, tally in engine.tallies().items()
+        }
+        return found | {(source, ""): tally for source, tally in self._sources.hardware.tallies().items()}
+
+    def _without_figures(self, cell_id: str, state: EngineState | None, why: str) -> EngineReading:
+        known = self._engines.get(cell_id, EngineReading(EngineState.LOADING))
+        state = state or EngineState.LOADING
+        return replace(
+            known,
+            state=state,
+            signals={},
+            in_flight=None,
+            totals=None,
+            serving_since=known.serving_since if state is known.state else None,
+            source=SourceReading(known.source.name, Status.FAILED, known.source.read_at, why),
+        )
 
     def cells_on(self, uuid: str) -> list[str]:
         """The cells that run on a GPU, however their settings name it."""
@@ -63,7 +129,7 @@ class Node:
         now = self._clock.now()
         engines = self._sources.engines
         seen = [each for each in self.readings(now) if engines[each.cell.id].first_seen.is_set()]
-        return build_telemetry(seen, self._sources.paths.readings(now), now)
+        return build_telemetry(seen, self.paths(now), now)
 
     async def first_look(self) -> None:
         """Return when every engine has been seen once."""

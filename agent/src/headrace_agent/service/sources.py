@@ -8,9 +8,17 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from headrace_agent.collectors.app.engine import EngineCollector
+from headrace_agent.collectors.containment import Mishaps
 from headrace_agent.collectors.hardware.collector import HardwareCollector
 from headrace_agent.collectors.network.collector import GatewayTarget, PathCollector
-from headrace_agent.collectors.readings import CellEvent, EngineReading, HardwareReading, PathReading
+from headrace_agent.collectors.readings import (
+    CellEvent,
+    EngineReading,
+    EngineState,
+    HardwareReading,
+    PathReading,
+    Tally,
+)
 from headrace_agent.settings import AgentSettings
 from headrace_shared.clock import Clock
 
@@ -21,9 +29,14 @@ class Engine(Protocol):
     @property
     def first_seen(self) -> asyncio.Event: ...
 
+    @property
+    def state(self) -> EngineState | None: ...
+
     async def run(self) -> None: ...
 
     def reading(self, now: float) -> EngineReading: ...
+
+    def tallies(self) -> Mapping[str, Tally]: ...
 
 
 class Hardware(Protocol):
@@ -32,6 +45,8 @@ class Hardware(Protocol):
     async def run(self) -> None: ...
 
     def reading(self, gpus: tuple[str | int, ...], now: float) -> HardwareReading: ...
+
+    def tallies(self) -> Mapping[str, Tally]: ...
 
 
 class Paths(Protocol):
@@ -55,13 +70,18 @@ class Sources:
 
 OnEvent = Callable[[CellEvent], None]
 OnXid = Callable[[str, int], None]
-BuildSources = Callable[[AgentSettings, Clock, OnEvent, OnXid], Sources]
+BuildSources = Callable[[AgentSettings, Clock, OnEvent, OnXid, Mishaps], Sources]
 
 
-def build_sources(settings: AgentSettings, clock: Clock, on_event: OnEvent, on_xid: OnXid) -> Sources:
+def build_sources(
+    settings: AgentSettings, clock: Clock, on_event: OnEvent, on_xid: OnXid, mishaps: Mishaps
+) -> Sources:
     """The real collectors; nothing runs yet."""
     return Sources(
-        engines={cell.id: EngineCollector(cell, settings.engine, clock, on_event) for cell in settings.cells},
-        hardware=HardwareCollector(settings.hardware, clock, on_xid),
-        paths=PathCollector(settings.network, clock),
+        engines={
+            cell.id: EngineCollector(cell, settings.engine, clock, on_event, mishaps)
+            for cell in settings.cells
+        },
+        hardware=HardwareCollector(settings.hardware, clock, on_xid, mishaps=mishaps),
+        paths=PathCollector(settings.network, clock, mishaps=mishaps),
     )

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from aiohttp import web
 
-from headrace_shared.net import HostPort, PortInUseError
+from headrace_shared.net import HostPort, explain_listen
 
 CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
 SHUTDOWN_S: Final = 0.2
@@ -18,7 +18,7 @@ SHUTDOWN_S: Final = 0.2
 async def serving(
     address: HostPort, metrics: Callable[[], bytes], health: Callable[[], dict[str, Any]]
 ) -> AsyncIterator[None]:
-    """Serve both pages while the context is open. Raises PortInUseError."""
+    """Serve both pages while the context is open. Raises CannotListenError."""
     app = web.Application()
 
     async def show_metrics(request: web.Request) -> web.Response:
@@ -35,7 +35,7 @@ async def serving(
         try:
             await web.TCPSite(runner, address.host, address.port).start()
         except OSError as error:
-            raise PortInUseError("metrics_listen", address) from error
+            raise explain_listen("metrics_listen", address, error) from error
         yield
     finally:
         await runner.cleanup()

@@ -12,16 +12,15 @@ import asyncio
 from collections.abc import Iterable
 from typing import Protocol
 
-from headrace_controller.control.kept_fleet import KeptCell, KeptFleet
+from headrace_controller.control.kept_fleet import KeptFleet
 from headrace_controller.control.metrics import Metrics
-from headrace_controller.inventory import Fleet
+from headrace_controller.control.warm_start import restore
+from headrace_controller.inventory import Fleet, is_old
 from headrace_controller.lifecycle import (
     Answer,
     AskEngine,
     Barrier,
     Book,
-    Event,
-    EventKind,
     Forget,
     Instruction,
     LoggedTransition,
@@ -39,8 +38,9 @@ from headrace_shared.clock import Clock
 from headrace_shared.net import HostPort
 
 RTT_FACTOR = 4.0
-# An engine's state changed longer ago than this is told better by the next beat than by the event.
-HISTORY_MS = 1000
+# Figures come twice a second from each node; a change of membership waits for neither of these.
+SCORE_INTERVAL_S = 0.1
+QUIET_INTERVAL_S = 0.25
 _ENGINE_EVENTS = {
     pb.CELL_EVENT_KIND_ENGINE_DOWN,
     pb.CELL_EVENT_KIND_ENGINE_LOADING,
@@ -86,10 +86,12 @@ class ControlLoop:
         self._gateways = gateways
         self._wake = asyncio.Event()
         self._membership_changed = ""
+        self._told = True
+        self._scored_at = float("-inf")
         self._heard: set[str] = set()
         self._alarm = False
         self._log = log.get("control")
-        self.fleet = Fleet(gateways, holder_ttl_s=settings.lifecycle.ttl_s)
+        self.fleet = Fleet(gateways, retention_s=settings.lifecycle.retention_s)
         ready = frozenset(cell.id for cell in kept.cells if cell.ready) if kept else frozenset()
         self.book = Book(self.fleet, settings.lifecycle, kept=ready)
         self.barrier = Barrier(settings.lifecycle.barrier_s, now, kept.nodes if kept else None)
@@ -99,7 +101,11 @@ class ControlLoop:
         self.published: Plan | None = None
         self._weights: dict[str, dict[str, dict[str, int]]] | None = None
         if kept is not None:
-            self._restore(kept, now)
+            restore(kept, settings, now, self.fleet, self.book, self.model, self.projector)
+
+    def now(self) -> float:
+        """The monotonic time that all times in here are on, s."""
+        return self._clock.now()
 
     @property
     def self_preservation(self) -> bool:
@@ -123,10 +129,12 @@ class ControlLoop:
 
     def hello(self, hello: pb.Hello, now: float) -> None:
         self._heard.add(hello.node)
+        self._told = True
         changes = self.fleet.register(hello.node, hello.site, hello, now)
         self._carry_out(self.book.registered(changes, now))
 
     def telemetry(self, node: str, telemetry: pb.Telemetry, now: float) -> None:
+        self._told = True
         self.fleet.apply(node, telemetry, now)
 
     def alive(self, node: str, now: float) -> None:
@@ -137,7 +145,7 @@ class ControlLoop:
         self._log.info(
             "event", node=node, cell=event.cell_id, kind=kind, cause=event.cause, age_ms=event.age_ms
         )
-        if event.kind in _ENGINE_EVENTS and event.age_ms > HISTORY_MS:
+        if event.kind in _ENGINE_EVENTS and is_old(event):
             return
         if self.fleet.note_event(node, event, now):
             self._carry_out(self.book.happened(event, now))
@@ -154,9 +162,10 @@ class ControlLoop:
         """Take an engine's own answer; the cell may be gone by now."""
         if self.fleet.get(cell_id) is None:
             return
-        if answer is not Answer.ALIVE:
-            self._log.warning("silent agent, and its engine does not answer", cell=cell_id, detail=detail)
+        before = self.book.life(cell_id).state
         self._carry_out(self.book.answered(cell_id, answer, self._clock.now()))
+        if self.book.life(cell_id).state is not before:
+            self._log.warning("silent agent, and its engine does not answer", cell=cell_id, detail=detail)
 
     def drain(self, cell_id: str, cause: str, deadline_s: float | None) -> None:
         """Begin to drain a cell. Raises KeyError or IllegalTransition."""
@@ -198,8 +207,15 @@ class ControlLoop:
             if not self.barrier.open(frozenset(self._heard), now):
                 return
             force = "first" if self.published is None else self._membership_changed
-            self._membership_changed = ""
-            self._publish(now, force)
+            if force or self._is_due(now):
+                self._membership_changed, self._told, self._scored_at = "", False, now
+                self._publish(now, force)
+
+    def _is_due(self, now: float) -> bool:
+        """Whether to score: soon after new figures, and now and then for what time alone changes (ramps,
+        smoothing, figures that grow old). Ticks come at their own interval, so the nearest one counts."""
+        interval = SCORE_INTERVAL_S if self._told else QUIET_INTERVAL_S
+        return now - self._scored_at >= interval - self._settings.cadence.tick_s / 2
 
     def _publish(self, now: float, force: str) -> None:
         with self._metrics.route_update.time():
@@ -240,7 +256,7 @@ class ControlLoop:
     def _ask(self, cell_id: str) -> None:
         row = self.fleet.row(cell_id)
         facts = self.fleet.facts_of(row)
-        rtts = [rtt for rtt in self.fleet.rtt_ms[row].tolist() if rtt == rtt]
+        rtts = [rtt for rtt in self.fleet.last_rtt_ms[row].tolist() if rtt == rtt]
         timeout = max(
             self._settings.lifecycle.confirm_timeout_s, RTT_FACTOR * max(rtts, default=0.0) / 1000.0
         )
@@ -272,23 +288,6 @@ class ControlLoop:
                 cause=change.cause,
             )
 
-    # Warm start.
-
-    def _restore(self, kept: KeptFleet, now: float) -> None:
-        """Hold the kept READY cells as silent ones until their agents are heard or their engines asked."""
-        by_node: dict[tuple[str, str], list[KeptCell]] = {}
-        for cell in kept.cells:
-            if cell.ready:
-                by_node.setdefault((cell.node, cell.site), []).append(cell)
-        for (node, site), cells in by_node.items():
-            hello = pb.Hello(node=node, site=site, cells=[_facts(cell) for cell in cells])
-            self._carry_out(self.book.registered(self.fleet.register(node, site, hello, now), now))
-            for cell in cells:
-                self._carry_out(
-                    self.book.apply(cell.id, Event(EventKind.ADOPTED, "kept from before the restart"), now)
-                )
-        self.projector.seed(self.fleet, {cell.id: cell.weights for cell in kept.cells if cell.ready}, now)
-
 
 def _by_cell(plan: Plan) -> dict[str, dict[str, dict[str, int]]]:
     """The plan's weights as [cell][model][gateway]."""
@@ -298,14 +297,3 @@ def _by_cell(plan: Plan) -> dict[str, dict[str, dict[str, int]]]:
             for endpoint in endpoints:
                 found.setdefault(endpoint.cell_id, {}).setdefault(model, {})[gateway] = endpoint.weight
     return found
-
-
-def _facts(cell: KeptCell) -> pb.CellFacts:
-    facts = pb.CellFacts(
-        cell_id=cell.id, address=pb.Address(host=cell.host, port=cell.port), engine_kind=cell.engine_kind
-    )
-    for model in cell.models:
-        entry = facts.models.add(id=model.id, base_model=model.base_model)
-        if model.max_model_len is not None:
-            entry.max_model_len = model.max_model_len
-    return facts

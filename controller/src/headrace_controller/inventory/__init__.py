@@ -5,23 +5,21 @@ from __future__ import annotations
 from headrace_controller.inventory.changes import (
     CellAdded,
     CellChanged,
-    CellRefused,
     CellReturned,
     CellTakenOver,
     CellWithdrawn,
     Change,
 )
 from headrace_controller.inventory.facts import CellFacts, GpuFacts, ModelFacts
-from headrace_controller.inventory.fleet import Fleet
+from headrace_controller.inventory.fleet import Fleet, is_old
 from headrace_controller.inventory.memory import RowMemory
 from headrace_controller.inventory.pools import Pools
-from headrace_controller.inventory.view import CellView, NodeView, PathView, view_cell, view_cells, view_nodes
+from headrace_controller.inventory.view import CellView, PathView, view_cell, view_cells
 
 __all__ = [
     "CellAdded",
     "CellChanged",
     "CellFacts",
-    "CellRefused",
     "CellReturned",
     "CellTakenOver",
     "CellView",
@@ -30,11 +28,10 @@ __all__ = [
     "Fleet",
     "GpuFacts",
     "ModelFacts",
-    "NodeView",
     "PathView",
     "Pools",
     "RowMemory",
+    "is_old",
     "view_cell",
     "view_cells",
-    "view_nodes",
 ]

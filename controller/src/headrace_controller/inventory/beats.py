@@ -1,4 +1,8 @@
-"""Writes the figures of a telemetry beat into the arrays."""
+"""Writes the figures of a telemetry beat into the arrays.
+
+A beat is read whole before any of it is written, so that one that cannot be read leaves its row as
+it was.
+"""
 
 from __future__ import annotations
 
@@ -13,29 +17,44 @@ _SIGNAL_AT: Final = {name: number for number, name in enumerate(CELL_SIGNALS)}
 _TOTAL_AT: Final = {name: number for number, name in enumerate(TOTAL_KINDS)}
 ENGINE_SOURCE: Final = "engine"
 _HARDWARE_NAMES: Final = {pb.HARDWARE_SOURCE_DCGM: "dcgm", pb.HARDWARE_SOURCE_NVML: "nvml"}
+# A later agent may use numbers that this build does not know: they say nothing here.
+_ENGINE_STATES: Final = frozenset(pb.EngineState.values())
+_HARDWARE_SOURCES: Final = frozenset(pb.HardwareSource.values())
+_MAX_XID: Final = 1_000_000
+_OUTAGE_S: Final = 2.0
 
 
 def write_cell(columns: Columns, row: int, beat: pb.CellBeat, now: float) -> None:
     """Write one cell's beat; what it does not say becomes absent, except the engine's state and
     the hardware's health, where silence takes nothing back."""
-    columns.telemetry_at[row] = now
-    columns.signals[row] = _values(beat.signals, _SIGNAL_AT)
+    signals = _values(beat.signals, _SIGNAL_AT)
+    totals = _values(beat.requests, _TOTAL_AT) if beat.HasField("requests") else None
+    engine = beat.engine_state if beat.engine_state in _ENGINE_STATES else pb.ENGINE_STATE_UNSPECIFIED
+    known = beat.hardware_source in _HARDWARE_SOURCES
+    source = beat.hardware_source if known else pb.HARDWARE_SOURCE_UNSPECIFIED
+    before, columns.telemetry_at[row] = float(columns.telemetry_at[row]), now
+    columns.signals[row] = signals
     columns.in_flight[row] = beat.in_flight if beat.HasField("in_flight") else math.nan
-    columns.hardware_source[row] = beat.hardware_source
-    if beat.engine_state != pb.ENGINE_STATE_UNSPECIFIED:
-        columns.engine_state[row] = beat.engine_state
+    columns.hardware_source[row] = source
+    if engine != pb.ENGINE_STATE_UNSPECIFIED:
+        columns.engine_state[row] = engine
         columns.engine_at[row] = now
         columns.serving_ms[row] = beat.serving_ms
     _write_sources(columns, row, beat, now)
-    if beat.HasField("requests"):
-        _write_totals(columns, row, beat.requests)
+    if totals is not None:
+        _write_totals(columns, row, totals)
     if beat.HasField("hardware"):
-        _write_health(columns, row, beat.hardware)
+        # Between two beats of an outage anything may have happened at any time.
+        _write_health(columns, row, beat.hardware, before if now - before > _OUTAGE_S else now)
 
 
 def write_path(columns: Columns, rows: Ints, gateway: int, path: pb.PathBeat, now: float) -> None:
     """Write the path from a node to one gateway for all rows of the node."""
-    columns.rtt_ms[rows, gateway] = _finite(path.rtt_ms) if path.HasField("rtt_ms") else math.nan
+    rtt = _finite(path.rtt_ms) if path.HasField("rtt_ms") else math.nan
+    columns.rtt_ms[rows, gateway] = rtt
+    if not math.isnan(rtt):
+        columns.last_rtt_ms[rows, gateway] = rtt
+    columns.loss[rows, gateway] = _finite(path.loss) if path.HasField("loss") else math.nan
     columns.jitter_ms[rows, gateway] = _finite(path.jitter_ms) if path.HasField("jitter_ms") else math.nan
     age_ms = path.age_ms if path.HasField("age_ms") else 0
     columns.path_at[rows, gateway] = now - age_ms / 1000
@@ -68,14 +87,13 @@ def _write_sources(columns: Columns, row: int, beat: pb.CellBeat, now: float) ->
             columns.hardware_read_at[row], columns.hardware_stale[row] = read_at, stale
 
 
-def _write_totals(columns: Columns, row: int, totals: pb.RequestTotals) -> None:
+def _write_totals(columns: Columns, row: int, values: list[float]) -> None:
     """Credit what was counted since the totals before.
 
     The first totals of an incarnation are only the base, because they may tell of requests from
     before this controller watched. After that a kind that had not been named yet started at 0.
     A figure that falls, which no honest agent sends, becomes the new base.
     """
-    values = _values(totals, _TOTAL_AT)
     before: list[float] = columns.totals[row].tolist()
     if values == before:
         return
@@ -88,12 +106,13 @@ def _write_totals(columns: Columns, row: int, totals: pb.RequestTotals) -> None:
     columns.totals[row] = values
 
 
-def _write_health(columns: Columns, row: int, health: pb.HardwareHealth) -> None:
-    """Note a lost GPU, and an XID that differs from the one before; the first report of a cell
-    is only the base, because the sources keep the last XID for ever."""
+def _write_health(columns: Columns, row: int, health: pb.HardwareHealth, since: float) -> None:
+    """Note a lost GPU, and an XID that differs from the one before, which can have happened from
+    `since` on; the first report of a cell is only the base, because the sources keep the last XID
+    for ever."""
     columns.gpu_lost[row] = health.gpu_lost
-    xid = min(health.last_xid, 1_000_000) if health.HasField("last_xid") else 0
+    xid = min(health.last_xid, _MAX_XID) if health.HasField("last_xid") else 0
     if columns.last_xid[row] not in (-1, xid) and xid:
-        columns.new_xid[row] = xid
+        columns.new_xid[row], columns.xid_at[row] = xid, since
     if xid or columns.last_xid[row] == -1:
         columns.last_xid[row] = xid

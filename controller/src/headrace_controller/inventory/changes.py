@@ -24,7 +24,7 @@ class CellReturned:
 
 @dataclass(frozen=True, slots=True)
 class CellTakenOver:
-    """A cell that another, silent node held before."""
+    """A cell that another node held before."""
 
     cell_id: str
     from_node: str
@@ -44,12 +44,4 @@ class CellWithdrawn:
     cell_id: str
 
 
-@dataclass(frozen=True, slots=True)
-class CellRefused:
-    """A cell that stays with the node that holds it; `reason` is for people."""
-
-    cell_id: str
-    reason: str
-
-
-Change = CellAdded | CellReturned | CellTakenOver | CellChanged | CellWithdrawn | CellRefused
+Change = CellAdded | CellReturned | CellTakenOver | CellChanged | CellWithdrawn

@@ -44,6 +44,7 @@ _COLUMNS: Final[dict[str, _Column]] = {
     "telemetry_lost": _Column(np.bool_, False),
     "needs_restart": _Column(np.bool_, False),
     "asleep": _Column(np.bool_, False),
+    "drained": _Column(np.bool_, False),
     "last_heard": _Column(np.float64, NEVER),
     "telemetry_at": _Column(np.float64, NEVER),
     "engine_state": _Column(np.int8, 0),
@@ -60,10 +61,13 @@ _COLUMNS: Final[dict[str, _Column]] = {
     "evidence": _Column(np.float64, 0.0, len(TOTAL_KINDS)),
     "last_xid": _Column(np.int64, -1),
     "new_xid": _Column(np.int64, 0),
+    "xid_at": _Column(np.float64, NEVER),
     "gpu_lost": _Column(np.bool_, False),
     "rtt_ms": _Column(np.float64, np.nan, -1),
     "jitter_ms": _Column(np.float64, np.nan, -1),
+    "loss": _Column(np.float64, np.nan, -1),
     "path_at": _Column(np.float64, np.nan, -1),
+    "last_rtt_ms": _Column(np.float64, np.nan, -1),
 }
 
 
@@ -71,7 +75,7 @@ class Columns:
     """The arrays of a fleet; use rows 0 … `size` − 1.
 
     Times are seconds on the controller's monotonic clock; −inf = never. Which stage writes what:
-    the lifecycle writes `state` to `asleep` (see `lifecycle.book`), messages write the rest.
+    the lifecycle writes `state` to `drained` (see `lifecycle.book`), messages write the rest.
     """
 
     generation: Ints
@@ -90,6 +94,8 @@ class Columns:
     """Failed by its hardware: only a restarted engine brings it back."""
     asleep: Flags
     """Draining or drained because the engine sleeps."""
+    drained: Flags
+    """Draining or drained because somebody asked for it."""
     last_heard: Floats
     telemetry_at: Floats
     engine_state: Small
@@ -113,16 +119,25 @@ class Columns:
     """The last XID reported; 0 = none, -1 = nothing reported yet."""
     new_xid: Ints
     """A newly seen XID that the lifecycle has not looked at yet; 0 = none."""
+    xid_at: Floats
+    """The earliest moment at which `new_xid` can have happened."""
     gpu_lost: Flags
     rtt_ms: Floats
     jitter_ms: Floats
+    loss: Floats
+    """Share of the last echoes that were lost, 0 to 1; 1 = nothing comes back over this path."""
     path_at: Floats
-    """(n, G) when the path was measured; also the shape of `rtt_ms` and `jitter_ms`."""
+    """(n, G) when the path was measured; also the shape of the other figures of a path."""
+    last_rtt_ms: Floats
+    """The last round trip that was known, however long ago, also by a controller before this one:
+    how far the node is, not how its path does."""
 
     def __init__(self, gateways: int) -> None:
         self._gateways = gateways
         self._free: list[int] = []
         self._next_generation = 1
+        self.rows_version = 1
+        """Rises whenever a row is taken or freed."""
         self.size = 0
         self.capacity = FIRST_CAPACITY
         for name in _COLUMNS:
@@ -137,12 +152,14 @@ class Columns:
                 self._grow()
             row = self.size
             self.size += 1
+        self.rows_version += 1
         self.generation[row] = self._next_generation
         self._next_generation += 1
         return row
 
     def free_row(self, row: int) -> None:
         """Blank a row and keep it for reuse."""
+        self.rows_version += 1
         for name, column in _COLUMNS.items():
             getattr(self, name)[row] = column.fill
         self._free.append(row)

@@ -12,13 +12,12 @@ from headrace_controller.inventory import beats
 from headrace_controller.inventory.changes import (
     CellAdded,
     CellChanged,
-    CellRefused,
     CellReturned,
     CellTakenOver,
     CellWithdrawn,
     Change,
 )
-from headrace_controller.inventory.columns import Columns, Floats, Ints
+from headrace_controller.inventory.columns import Columns, Ints
 from headrace_controller.inventory.facts import CellFacts, read_facts, same_for_gateways
 from headrace_controller.inventory.pools import Pools, build_pools
 from headrace_pb.v1 import telemetry_pb2 as pb
@@ -30,6 +29,13 @@ _ENGINE_EVENTS: Final[dict[int, int]] = {
     pb.CELL_EVENT_KIND_ENGINE_HUNG: pb.ENGINE_STATE_HUNG,
     pb.CELL_EVENT_KIND_ENGINE_SLEEPING: pb.ENGINE_STATE_SLEEPING,
 }
+HISTORY_MS: Final = 1000
+RETENTION_S: Final = 600.0
+
+
+def is_old(event: pb.CellEvent) -> bool:
+    """True for an event that was told too late to be news: the next beat tells the state better."""
+    return event.age_ms > HISTORY_MS
 
 
 @dataclass(slots=True)
@@ -49,22 +55,25 @@ class Fleet(Columns):
     """All known cells. Single-threaded; takes messages that ingest has validated.
 
     A node speaks only for its own cells: figures and events for others are ignored and reported
-    back to the caller. `holder_ttl_s` is the silence after which another node may take a cell.
+    back to the caller. A pool that no cell names any more is known for `retention_s` more, so that
+    its requests get a 503 and not at once a 404.
     """
 
-    def __init__(self, gateways: Sequence[str], holder_ttl_s: float = 0.5) -> None:
+    def __init__(self, gateways: Sequence[str], retention_s: float = RETENTION_S) -> None:
         super().__init__(len(gateways))
         self.gateways = tuple(gateways)
         self.nodes: dict[str, NodeRecord] = {}
         self._gateway_index = {gateway: number for number, gateway in enumerate(self.gateways)}
-        self._holder_ttl_s = holder_ttl_s
+        self._retention_s = retention_s
         self._rows: dict[str, int] = {}
         self._facts: dict[int, CellFacts] = {}
         self._withdrawn: set[str] = set()
-        self._served_by: dict[str, set[str]] = {}
+        self._named_by: dict[str, int] = {}
+        self._unnamed_since: dict[str, float] = {}
         self._pool_ids: dict[str, int] = {}
         self._next_pool_id = 1
-        self._version = 1
+        self.addresses_version = 1
+        """Rises whenever gateways would be told something new of a cell."""
         self._pools: Pools | None = None
 
     def __len__(self) -> int:
@@ -98,10 +107,6 @@ class Fleet(Columns):
         record = self.nodes.get(node)
         return tuple(record.cells) if record else ()
 
-    def nodes_heard(self) -> frozenset[str]:
-        """The nodes that said Hello and have not been forgotten since."""
-        return frozenset(self.nodes)
-
     def is_withdrawn(self, cell_id: str) -> bool:
         """True when the cell's node does not name it any more."""
         return cell_id in self._withdrawn
@@ -109,21 +114,18 @@ class Fleet(Columns):
     def register(self, node: str, site: str, hello: pb.Hello, now: float) -> list[Change]:
         """Take a node's Hello as the new truth about its cells.
 
-        `node` and `site` are the verified identity, whatever the message says. A cell held by
-        another live node is refused. An entry without models keeps the models known before: an
-        engine that is not up cannot name them, and its pool must not turn into a 404 meanwhile.
+        `node` and `site` are the verified identity, whatever the message says, and the node may
+        have what it names: a cell of another node is taken over. An entry without models keeps the
+        models known before: an engine that is not up cannot name them, and its pool must not turn
+        into a 404 meanwhile.
         """
         known = self.nodes.get(node)
         restarted = known is not None and known.incarnation != hello.incarnation
         record = NodeRecord(node, site, hello.incarnation, hello.agent_version, now)
         changes: list[Change] = []
         for cell in hello.cells:
-            if cell.cell_id in record.cells:
-                changes.append(CellRefused(cell.cell_id, f"named twice in the Hello of {node}"))
-                continue
-            taken = self._take(read_facts(node, site, cell), restarted, now)
-            changes += taken
-            if not any(isinstance(change, CellRefused) for change in taken):
+            if cell.cell_id not in record.cells:
+                changes += self._take(read_facts(node, site, cell), restarted, now)
                 record.cells.append(cell.cell_id)
         gone = [cell_id for cell_id in (known.cells if known else ()) if cell_id not in record.cells]
         self._withdrawn.update(gone)
@@ -173,7 +175,7 @@ class Fleet(Columns):
                 self.serving_ms[row] = 0.0
         elif event.kind == pb.CELL_EVENT_KIND_XID and event.HasField("xid"):
             self.last_xid[row] = event.xid
-        elif event.kind == pb.CELL_EVENT_KIND_GPU_LOST:
+        elif event.kind == pb.CELL_EVENT_KIND_GPU_LOST and not is_old(event):
             self.gpu_lost[row] = True
         return True
 
@@ -190,31 +192,25 @@ class Fleet(Columns):
         facts = self._facts.pop(row)
         self._release(facts)
         self._withdrawn.discard(cell_id)
-        for model in [model for model, cells in self._served_by.items() if cell_id in cells]:
-            self._served_by[model].discard(cell_id)
-            if not self._served_by[model]:
-                del self._served_by[model], self._pool_ids[model]
+        self._unname(facts.model_ids, float(self.last_heard[row]))
         self.free_row(row)
         self._changed()
 
+    def forget_pools(self, now: float) -> None:
+        """Forget the pools that no cell has named for the retention."""
+        gone = [model for model, at in self._unnamed_since.items() if now - at >= self._retention_s]
+        for model in gone:
+            del self._unnamed_since[model], self._pool_ids[model]
+        if gone:
+            self._changed()
+
     def pools(self) -> Pools:
-        """The pools of all known cells; a pool stays known until every cell that ever served it
-        is forgotten. Built anew only after a change of models."""
+        """The pools of all known cells, and those that one named within the retention. Built anew
+        only after a change of models."""
         if self._pools is None:
             cells = ((facts.cell_id, row, facts.model_ids) for row, facts in self._facts.items())
-            self._pools = build_pools(self._pool_ids, cells, self._version)
+            self._pools = build_pools(self._pool_ids, cells)
         return self._pools
-
-    def signals_for(self, gateway: int) -> Floats:
-        """(size, 10): raw values in catalogue order as seen from one gateway; NaN = absent."""
-        n = self.size
-        return np.column_stack(
-            (
-                self.signals[:n],
-                self.rtt_ms[:n, gateway : gateway + 1],
-                self.jitter_ms[:n, gateway : gateway + 1],
-            )
-        )
 
     def _own_row(self, node: str, cell_id: str) -> int | None:
         row = self._rows.get(cell_id)
@@ -226,12 +222,10 @@ class Fleet(Columns):
         row = self._rows.get(facts.cell_id)
         if row is None:
             self._rows[facts.cell_id] = row = self.take_row()
-            self._set_facts(row, facts)
+            self._set_facts(row, facts, now)
             return [CellAdded(facts.cell_id)]
         old = self._facts[row]
         withdrawn = facts.cell_id in self._withdrawn
-        if old.node != facts.node and not withdrawn and self._is_live(old.node, now):
-            return [CellRefused(facts.cell_id, f"held by node {old.node}, which is connected")]
         changes: list[Change] = []
         if old.node != facts.node:
             self._release(old)
@@ -245,23 +239,32 @@ class Fleet(Columns):
         facts = facts if facts.models else replace(facts, models=old.models)
         if not same_for_gateways(old, facts):
             changes.append(CellChanged(facts.cell_id))
-        self._set_facts(row, facts)
+        self._set_facts(row, facts, now)
         return changes
 
-    def _set_facts(self, row: int, facts: CellFacts) -> None:
+    def _set_facts(self, row: int, facts: CellFacts, now: float) -> None:
         old = self._facts.get(row)
         self._facts[row] = facts
+        if old is None or not same_for_gateways(old, facts):
+            self.addresses_version += 1
+        if old is not None and old.model_ids == facts.model_ids:
+            return
         for model in facts.model_ids:
             if model not in self._pool_ids:
                 self._pool_ids[model] = self._next_pool_id
                 self._next_pool_id += 1
-            self._served_by.setdefault(model, set()).add(facts.cell_id)
-        if old is None or old.model_ids != facts.model_ids:
-            self._changed()
+            self._named_by[model] = self._named_by.get(model, 0) + 1
+            self._unnamed_since.pop(model, None)
+        self._unname(old.model_ids if old is not None else (), now)
+        self._changed()
 
-    def _is_live(self, node: str, now: float) -> bool:
-        record = self.nodes.get(node)
-        return record is not None and now - record.heard_at <= self._holder_ttl_s
+    def _unname(self, models: tuple[str, ...], now: float) -> None:
+        """One cell names these models no more; `now` is when it did last."""
+        for model in models:
+            self._named_by[model] -= 1
+            if not self._named_by[model]:
+                del self._named_by[model]
+                self._unnamed_since[model] = now
 
     def _release(self, facts: CellFacts) -> None:
         """Take a cell off its node, and forget a node that has none left."""
@@ -276,5 +279,4 @@ class Fleet(Columns):
         record.rows = np.array([self._rows[cell_id] for cell_id in record.cells], dtype=np.int64)
 
     def _changed(self) -> None:
-        self._version += 1
         self._pools = None

@@ -21,6 +21,7 @@ class RowMemory:
     def __init__(self, fields: Mapping[str, Any], width: int = 0) -> None:
         self._fields = dict(fields)
         self._width = width
+        self._version = 0
         self._generation: NDArray[np.int64] = np.zeros(0, dtype=np.int64)
         self._arrays = {name: self._blank(name, 0) for name in self._fields}
 
@@ -30,6 +31,9 @@ class RowMemory:
 
     def follow(self, fleet: Columns) -> None:
         """Take up new rows and blank those that belong to another cell now."""
+        if self._version == fleet.rows_version:
+            return
+        self._version = fleet.rows_version
         n, known = fleet.size, len(self._generation)
         if n != known:
             self._resize(min(n, known), n)

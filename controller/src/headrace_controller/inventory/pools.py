@@ -18,15 +18,14 @@ Flags = NDArray[np.bool_]
 class Pools:
     """m memberships: cell `row[k]` serves model `models[pool[k]]`; sorted by pool, then cell id.
 
-    `ids[p]` is a number that pool p keeps for as long as it is known; `version` rises with every
-    change of memberships.
+    `ids[p]` is a number that pool p keeps for as long as it is known. A change of memberships makes
+    new Pools.
     """
 
     models: tuple[str, ...]
     ids: Ints
     pool: Ints
     row: Ints
-    version: int
 
     @cached_property
     def index(self) -> Mapping[str, int]:
@@ -47,6 +46,16 @@ class Pools:
         first, n = start[some], count[some]
         medians[some] = (ordered[first + (n - 1) // 2] + ordered[first + n // 2]) / 2
         return medians
+
+    def row_medians(self, values: Floats, members: Flags) -> Floats:
+        """(n,) values and marks by row → (n,): the median of the marked rows of a row's pools,
+        averaged over its pools; NaN where they have none."""
+        medians = self.medians(values[self.row], members[self.row])[self.pool]
+        known = ~np.isnan(medians)
+        count = np.bincount(self.row[known], minlength=len(values))
+        total = np.bincount(self.row[known], weights=medians[known], minlength=len(values))
+        averaged: Floats = np.divide(total, count, out=np.full(len(values), np.nan), where=count > 0)
+        return averaged
 
     def medians_of_others(self, values: Floats, members: Flags) -> Floats:
         """(m,) → (m,): for each membership, the median over the *other* marked members of its pool.
@@ -89,9 +98,7 @@ def _other(ordered: Floats, start: Ints, rank: Ints, position: Ints) -> Floats:
     return found
 
 
-def build_pools(
-    seen: Mapping[str, int], cells: Iterable[tuple[str, int, tuple[str, ...]]], version: int
-) -> Pools:
+def build_pools(seen: Mapping[str, int], cells: Iterable[tuple[str, int, tuple[str, ...]]]) -> Pools:
     """Pools over every model `seen` (model id → stable number); `cells` are (cell id, row, models)."""
     models = tuple(sorted(seen))
     index = {model: number for number, model in enumerate(models)}
@@ -101,5 +108,4 @@ def build_pools(
         ids=np.array([seen[model] for model in models], dtype=np.int64),
         pool=np.array([member[0] for member in members], dtype=np.int64),
         row=np.array([member[2] for member in members], dtype=np.int64),
-        version=version,
     )

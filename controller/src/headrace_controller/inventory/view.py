@@ -46,18 +46,6 @@ class CellView:
     withdrawn: bool
 
 
-@dataclass(frozen=True, slots=True)
-class NodeView:
-    """One agent; `heard_age_s` in seconds."""
-
-    name: str
-    site: str
-    agent_version: str
-    incarnation: int
-    heard_age_s: float
-    cells: tuple[str, ...]
-
-
 def view_cells(fleet: Fleet, now: float) -> tuple[CellView, ...]:
     """Every cell, sorted by id."""
     return tuple(view_cell(fleet, cell_id, now) for cell_id in fleet.cell_ids())
@@ -82,16 +70,6 @@ def view_cell(fleet: Fleet, cell_id: str, now: float) -> CellView:
         held=bool(fleet.held[row]),
         telemetry_lost=bool(fleet.telemetry_lost[row]),
         withdrawn=fleet.is_withdrawn(cell_id),
-    )
-
-
-def view_nodes(fleet: Fleet, now: float) -> tuple[NodeView, ...]:
-    """Every node, sorted by name."""
-    return tuple(
-        NodeView(
-            node.name, node.site, node.agent_version, node.incarnation, now - node.heard_at, tuple(node.cells)
-        )
-        for _, node in sorted(fleet.nodes.items())
     )
 
 

@@ -23,11 +23,6 @@ class Barrier:
         self._first_heard: float | None = None
         self._open = False
 
-    @property
-    def is_open(self) -> bool:
-        """Whether it has opened; `open` moves it."""
-        return self._open
-
     def open(self, heard: frozenset[str], now: float) -> bool:
         """Take the nodes heard so far; True from the moment it opens, for ever."""
         if heard and self._first_heard is None:

@@ -1,8 +1,8 @@
 """All lives, and their mirror in the fleet's columns.
 
 Invariant: after every call, for every life and its row, `state`, `state_since`, `ready_since`,
-`hold_down_until`, `hold_until`, `drain_deadline`, `held`, `telemetry_lost`, `needs_restart` and
-`asleep` say what the life says. Nobody else writes these columns.
+`hold_down_until`, `hold_until`, `drain_deadline`, `held`, `telemetry_lost`, `needs_restart`,
+`asleep` and `drained` say what the life says. Nobody else writes these columns.
 """
 
 from __future__ import annotations
@@ -16,15 +16,15 @@ from typing import Final
 from headrace_controller.inventory import (
     CellAdded,
     CellChanged,
-    CellRefused,
     CellReturned,
     CellTakenOver,
     CellWithdrawn,
     Change,
     Fleet,
+    is_old,
 )
 from headrace_controller.lifecycle import rules
-from headrace_controller.lifecycle.decide import find_events
+from headrace_controller.lifecycle.decide import find_events, serving_s
 from headrace_controller.lifecycle.instructions import AskEngine, Forget, Instruction, Publish
 from headrace_controller.lifecycle.silence import Silence, SilenceWatch
 from headrace_controller.lifecycle.states import (
@@ -42,13 +42,14 @@ from headrace_pb.v1 import telemetry_pb2 as pb
 
 LOG_LENGTH: Final = 4096
 MAX_GRACE_S: Final = 3600.0
+UNANSWERED_LIMIT: Final = 2
+"""So many questions in a row must stay unanswered before a silent cell is given up."""
 
 _WIRE_EVENTS: Final = {
     pb.CELL_EVENT_KIND_ENGINE_DOWN: EventKind.ENGINE_DOWN,
     pb.CELL_EVENT_KIND_ENGINE_LOADING: EventKind.ENGINE_LOADING,
     pb.CELL_EVENT_KIND_ENGINE_HUNG: EventKind.ENGINE_HUNG,
     pb.CELL_EVENT_KIND_ENGINE_SLEEPING: EventKind.ENGINE_SLEEPING,
-    pb.CELL_EVENT_KIND_GPU_LOST: EventKind.HARDWARE_FATAL,
     pb.CELL_EVENT_KIND_DRAIN_FINISHED: EventKind.DRAIN_FINISHED,
 }
 
@@ -60,7 +61,8 @@ class Answer(Enum):
     DEAD = "dead"
     """Refused the connection, or answered that it is not healthy."""
     NO_ANSWER = "no answer"
-    """Timed out or could not be reached: dead, unless too many are silent at once."""
+    """Timed out or could not be reached: no proof alone. The second in a row counts as dead, unless
+    too many are silent at once or a planned goodbye's grace runs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +71,14 @@ class LoggedTransition:
 
     cell_id: str
     transition: Transition
+
+
+@dataclass(frozen=True, slots=True)
+class _Fault:
+    """A hardware fault that an event told of, and when it happened on the controller's clock."""
+
+    cause: str
+    at: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,6 +106,7 @@ class Book:
         self._lives: dict[str, CellLife] = {}
         self._watch = SilenceWatch(settings)
         self._fresh: list[LoggedTransition] = []
+        self._undated: dict[str, _Fault] = {}
         self.transitions: deque[LoggedTransition] = deque(maxlen=LOG_LENGTH)
 
     def life(self, cell_id: str) -> CellLife:
@@ -120,15 +131,16 @@ class Book:
     def happened(self, event: pb.CellEvent, now: float) -> tuple[Instruction, ...]:
         """Take in an agent's immediate event, after `Fleet.note_event` accepted it.
 
-        That an engine serves waits for the next beat, which tells since when.
+        That an engine serves waits for the next beat, which tells since when. So does an old
+        hardware fault, until it is known whether the engine began to serve before it or after.
         """
-        kind: EventKind | None = _WIRE_EVENTS.get(event.kind)
-        cause = event.cause
-        if event.kind == pb.CELL_EVENT_KIND_XID and event.HasField("xid") and event.xid in FATAL_XIDS:
-            kind, cause = EventKind.HARDWARE_FATAL, f"XID {event.xid} {cause}".rstrip()
-        if kind is None or event.cell_id not in self._lives:
+        if event.cell_id not in self._lives:
             return ()
-        return self.apply(event.cell_id, Event(kind, cause), now)
+        fault = _fault(event, now)
+        if fault is not None:
+            return self._broke(event.cell_id, fault, now, old=is_old(event))
+        kind = _WIRE_EVENTS.get(event.kind)
+        return () if kind is None else self.apply(event.cell_id, Event(kind, event.cause), now)
 
     def goodbye(self, node: str, planned: bool, grace_s: float, now: float) -> tuple[Instruction, ...]:
         """An agent leaves. A planned leave holds its cells' weights for `grace_s`, at most
@@ -143,18 +155,24 @@ class Book:
 
     def answered(self, cell_id: str, answer: Answer, now: float) -> tuple[Instruction, ...]:
         """The outcome of an AskEngine. An answer about a cell that was heard or forgotten
-        meanwhile changes nothing."""
+        meanwhile changes nothing; an unanswered question is asked again at once, once."""
         row = self._fleet.get(cell_id)
         if row is None or cell_id not in self._lives:
             return ()
         if now - self._fleet.last_heard[row] <= self._settings.ttl_s:
             return ()
+        kind = EventKind.SILENCE_DEAD
         if answer is Answer.ALIVE:
+            self._watch.note_answer(row)
             kind = EventKind.SILENCE_ALIVE
-        elif answer is Answer.NO_ANSWER and self._watch.is_withheld(row):
-            kind = EventKind.SILENCE_WITHHELD
-        else:
-            kind = EventKind.SILENCE_DEAD
+        elif answer is Answer.NO_ANSWER:
+            unanswered = self._watch.note_no_answer(row)
+            if now < self._fleet.hold_until[row]:
+                return ()
+            if self._watch.is_withheld(row):
+                kind = EventKind.SILENCE_WITHHELD
+            elif unanswered < UNANSWERED_LIMIT:
+                return (AskEngine(cell_id),)
         return self.apply(cell_id, Event(kind, f"agent silent, engine: {answer.value}"), now)
 
     def drain(
@@ -186,8 +204,11 @@ class Book:
         this tick came later than planned."""
         silence = self._watch.scan(self._fleet, now, lateness)
         todo = self._silent(silence, now)
+        for cell_id, fault in list(self._undated.items()):
+            todo += self._broke(cell_id, fault, now, old=True)
         for cell_id, event in find_events(self._fleet, now, self._settings, self._kept):
             todo += self.apply(cell_id, event, now)
+        self._fleet.forget_pools(now)
         fresh, self._fresh = tuple(self._fresh), []
         return Tick(tuple(todo), fresh, silence.alarm, silence.share)
 
@@ -202,6 +223,7 @@ class Book:
             self._kept -= {cell_id}
         if any(isinstance(each, Forget) for each in todo):
             del self._lives[cell_id]
+            self._undated.pop(cell_id, None)
             self._fleet.remove(cell_id)
         return todo
 
@@ -220,9 +242,19 @@ class Book:
             case CellChanged():
                 if self._lives[cell_id].carries_weight:
                     return (Publish(cell_id, "its address or models changed"),)
-            case CellRefused():
-                pass
         return ()
+
+    def _broke(self, cell_id: str, fault: _Fault, now: float, old: bool) -> tuple[Instruction, ...]:
+        """The cell's hardware failed at `fault.at`; an old fault waits for the engine's word since."""
+        self._undated.pop(cell_id, None)
+        row = self._fleet.row(cell_id)
+        served = serving_s(self._fleet, row, now) if self._fleet.engine_at[row] > fault.at else None
+        if served is None and old:
+            self._undated[cell_id] = fault
+            return ()
+        age = max(0.0, now - fault.at)
+        event = Event(EventKind.HARDWARE_FATAL, fault.cause, serving_s=served or 0.0, age_s=age)
+        return self.apply(cell_id, event, now)
 
     def _silent(self, silence: Silence, now: float) -> list[Instruction]:
         todo: list[Instruction] = []
@@ -252,8 +284,20 @@ class Book:
         fleet.drain_deadline[row] = life.drain.deadline if life.drain else float("inf")
         fleet.held[row] = life.held
         fleet.telemetry_lost[row] = life.telemetry_lost
-        fleet.needs_restart[row] = life.needs_restart
+        fleet.needs_restart[row] = life.broken_at is not None
         fleet.asleep[row] = life.asleep
+        fleet.drained[row] = life.drained
         logged = LoggedTransition(life.cell_id, life.history[-1])
         self.transitions.append(logged)
         self._fresh.append(logged)
+
+
+def _fault(event: pb.CellEvent, now: float) -> _Fault | None:
+    """The fatal hardware fault that an event tells of; None where it tells of none."""
+    at = now - event.age_ms / 1000
+    if event.kind == pb.CELL_EVENT_KIND_GPU_LOST:
+        return _Fault(event.cause or "GPU lost", at)
+    if event.kind == pb.CELL_EVENT_KIND_XID and event.HasField("xid") and event.xid in FATAL_XIDS:
+        named = f"XID {event.xid}"
+        return _Fault(event.cause if named in event.cause else f"{named} {event.cause}".rstrip(), at)
+    return None

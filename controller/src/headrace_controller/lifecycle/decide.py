@@ -36,6 +36,8 @@ def find_events(
 ) -> list[tuple[str, Event]]:
     """At most one event a cell, the gravest: (cell id, event). `kept` are the cells that were
     READY before this controller started; they are adopted."""
+    if not _anything(fleet):
+        return []
     events: dict[int, Event] = {}
 
     def add(mask: Flags, build: Callable[[int], Event]) -> None:
@@ -45,15 +47,24 @@ def find_events(
     n = fleet.size
     state = fleet.state[:n]
     fresh = now - fleet.last_heard[:n] <= settings.ttl_s
-    add(_fatal_hardware(fleet, state), lambda row: _hardware_event(fleet, row))
+    add(_fatal_hardware(fleet, state), lambda row: _hardware_event(fleet, row, now))
     add(fresh & _word_differs(fleet, state, now), lambda row: _word_event(fleet, row, now, kept))
-    add(fresh & _heard_again(fleet, state, now), lambda row: Event(EventKind.HEARD))
+    add(fresh & _heard_again(fleet, state, now, settings.ttl_s), lambda row: Event(EventKind.HEARD))
     add(_drained(fleet, state), lambda row: Event(EventKind.DRAIN_FINISHED, "nothing in flight"))
     draining = state == _DRAINING
     add(draining & (fleet.drain_deadline[:n] <= now), lambda row: Event(EventKind.DRAIN_DEADLINE))
     add(_forgotten(fleet, state, now, settings), lambda row: Event(EventKind.RETENTION_OVER))
     fleet.new_xid[:n] = 0
     return [(fleet.facts_of(row).cell_id, event) for row, event in events.items()]
+
+
+def _anything(fleet: Fleet) -> bool:
+    """False where every cell is READY, serves, is spoken for and sound: then no event is due."""
+    n = fleet.size
+    state = fleet.state[:n]
+    quiet = (state == _READY) & (fleet.engine_state[:n] == pb.ENGINE_STATE_SERVING)
+    quiet &= ~(fleet.held[:n] | fleet.telemetry_lost[:n] | fleet.gpu_lost[:n])
+    return not (quiet | (state == 0)).all() or bool(fleet.new_xid[:n].any())
 
 
 def _fatal_hardware(fleet: Fleet, state: Small) -> Flags:
@@ -66,9 +77,25 @@ def _fatal_hardware(fleet: Fleet, state: Small) -> Flags:
     return found
 
 
-def _hardware_event(fleet: Fleet, row: int) -> Event:
+def _hardware_event(fleet: Fleet, row: int, now: float) -> Event:
     xid = int(fleet.new_xid[row])
-    return Event(EventKind.HARDWARE_FATAL, f"XID {xid}" if xid in FATAL_XIDS else "GPU lost")
+    if fleet.gpu_lost[row]:
+        return Event(EventKind.HARDWARE_FATAL, "GPU lost")
+    age = max(0.0, now - float(fleet.xid_at[row]))
+    served = serving_s(fleet, row, now) or 0.0
+    return Event(EventKind.HARDWARE_FATAL, f"XID {xid}", serving_s=served, age_s=age)
+
+
+def serving_s(fleet: Fleet, row: int, now: float) -> float | None:
+    """How long a row's engine has been serving, 0 where it is not; None where that is not known."""
+    state = fleet.engine_state[row]
+    if state == pb.ENGINE_STATE_UNSPECIFIED:
+        return None
+    if state != pb.ENGINE_STATE_SERVING:
+        return 0.0
+    if fleet.telemetry_at[row] < fleet.engine_at[row]:
+        return None
+    return float(fleet.serving_ms[row]) / 1000 + now - float(fleet.engine_at[row])
 
 
 def _word_differs(fleet: Fleet, state: Small, now: float) -> Flags:
@@ -99,7 +126,7 @@ def _word_differs(fleet: Fleet, state: Small, now: float) -> Flags:
 
 def _word_event(fleet: Fleet, row: int, now: float, kept: frozenset[str]) -> Event:
     kind = _WORDS[fleet.engine_state[row]]
-    served = float(fleet.serving_ms[row]) / 1000 + now - float(fleet.engine_at[row])
+    served = serving_s(fleet, row, now) or 0.0
     if kind is not EventKind.ENGINE_SERVING:
         return Event(kind)
     if fleet.state[row] == _LOADING and fleet.facts_of(row).cell_id in kept:
@@ -107,11 +134,13 @@ def _word_event(fleet: Fleet, row: int, now: float, kept: frozenset[str]) -> Eve
     return Event(kind, serving_s=served)
 
 
-def _heard_again(fleet: Fleet, state: Small, now: float) -> Flags:
+def _heard_again(fleet: Fleet, state: Small, now: float, ttl_s: float) -> Flags:
+    """Lost telemetry is back with the first beat after the silence: a Hello tells no figures."""
     n = fleet.size
     up = (state == _LOADING) | (state == _READY) | (state == _DRAINING)
     grace_over = fleet.held[:n] & (now >= fleet.hold_until[:n])
-    found: Flags = up & (fleet.telemetry_lost[:n] | grace_over)
+    told = fleet.telemetry_at[:n] >= fleet.last_heard[:n] - ttl_s
+    found: Flags = up & told & (fleet.telemetry_lost[:n] | grace_over)
     return found
 
 
@@ -125,8 +154,10 @@ def _drained(fleet: Fleet, state: Small) -> Flags:
 
 def _forgotten(fleet: Fleet, state: Small, now: float, settings: LifecycleSettings) -> Flags:
     """FAILED and TERMINATED rows of which nothing was heard for the retention: a cell that its
-    agent still speaks for is kept, so that it can be undrained or come back."""
+    agent still speaks for is kept, so that it can be undrained or come back, and one that somebody
+    drained for as long as that stands."""
     n = fleet.size
     last = np.maximum(fleet.state_since[:n], fleet.last_heard[:n])
-    found: Flags = ((state == _FAILED) | (state == _TERMINATED)) & (now - last >= settings.retention_s)
+    out = ((state == _FAILED) | (state == _TERMINATED)) & ~fleet.drained[:n]
+    found: Flags = out & (now - last >= settings.retention_s)
     return found

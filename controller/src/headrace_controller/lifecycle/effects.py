@@ -33,13 +33,18 @@ def in_grace(life: CellLife, event: Event, now: float) -> bool:
 
 
 def not_restarted(life: CellLife, event: Event, now: float) -> bool:
-    """hardware failed and the engine has not restarted since"""
-    return life.needs_restart and now - event.serving_s <= life.since
+    """hardware failed after the engine began to serve"""
+    return life.broken_at is not None and now - event.serving_s <= life.broken_at
 
 
 def is_broken(life: CellLife, event: Event, now: float) -> bool:
     """hardware failed"""
-    return life.needs_restart
+    return life.broken_at is not None
+
+
+def is_history(life: CellLife, event: Event, now: float) -> bool:
+    """it happened before the engine began to serve"""
+    return event.age_s > event.serving_s > 0
 
 
 def drain_stands(life: CellLife, event: Event, now: float) -> bool:
@@ -59,12 +64,13 @@ def sleeps_now(life: CellLife, event: Event, now: float) -> bool:
 
 def wait_for_restart(life: CellLife, event: Event, now: float, settings: LifecycleSettings) -> CellLife:
     """needs a restart"""
-    return replace(life, needs_restart=True)
+    happened = now - max(0.0, event.age_s)
+    return replace(life, broken_at=max(happened, NEVER if life.broken_at is None else life.broken_at))
 
 
 def restarted(life: CellLife, event: Event, now: float, settings: LifecycleSettings) -> CellLife:
     """restart seen"""
-    return replace(life, needs_restart=False)
+    return replace(life, broken_at=None)
 
 
 def ramp(life: CellLife, event: Event, now: float, settings: LifecycleSettings) -> CellLife:
@@ -101,17 +107,12 @@ def hold(life: CellLife, event: Event, now: float, settings: LifecycleSettings) 
 def start_drain(life: CellLife, event: Event, now: float, settings: LifecycleSettings) -> CellLife:
     """drain noted"""
     limit = settings.drain_deadline_s if event.deadline_s is None else max(0.0, event.deadline_s)
-    return replace(life, drain=Drain(now + limit, event.requested_by, event.target))
+    return replace(life, drain=Drain(now + limit, event.requested_by, event.target, event.cause))
 
 
 def sleep(life: CellLife, event: Event, now: float, settings: LifecycleSettings) -> CellLife:
     """drain by the engine"""
     return replace(life, drain=Drain(now + settings.drain_deadline_s, BY_ENGINE))
-
-
-def end_drain(life: CellLife, event: Event, now: float, settings: LifecycleSettings) -> CellLife:
-    """drain over"""
-    return replace(life, drain=None)
 
 
 def enter(life: CellLife, to: CellState, now: float, settings: LifecycleSettings) -> CellLife:
@@ -131,7 +132,7 @@ def enter(life: CellLife, to: CellState, now: float, settings: LifecycleSettings
         held=life.held and not gone,
         hold_until=NEVER if gone else life.hold_until,
         telemetry_lost=life.telemetry_lost and not gone,
-        needs_restart=life.needs_restart and to is CellState.FAILED,
+        broken_at=life.broken_at if to is CellState.FAILED else None,
         drain=life.drain if keeps_drain else None,
     )
 

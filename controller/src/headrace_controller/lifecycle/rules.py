@@ -76,7 +76,7 @@ def check(life: CellLife) -> None:
         "a drain when DRAINING": state is not CellState.DRAINING or life.drain is not None,
         "no drain elsewhere": life.drain is None or state in (CellState.DRAINING, CellState.TERMINATED),
         "nothing held when down": not (down and (life.held or life.telemetry_lost)),
-        "only FAILED waits for a restart": not life.needs_restart or state is CellState.FAILED,
+        "only FAILED waits for a restart": life.broken_at is None or state is CellState.FAILED,
         "history tells the state": bool(life.history) and life.history[-1].to is state,
     }
     broken = [name for name, kept in promises.items() if not kept]

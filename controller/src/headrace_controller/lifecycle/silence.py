@@ -1,7 +1,9 @@
 """Silent agents: whose time is up, whom to ask, and when so many are silent that it is us.
 
 An agent's silence says nothing of its engines. What follows from it depends on `on_silence`: the
-engine is asked (`confirm`), or the cell is given up (`fail`).
+engine is asked (`confirm`), or the cell is given up (`fail`). The grace of a planned goodbye puts
+off the giving up and the alarm, but no question: a host that is shut down says goodbye as well, and
+its engines' refusal is no silence.
 
 Self-preservation withholds these conclusions when more than `self_preservation_share` of the
 READY cells fell silent within one window: then the likelier fault is this controller's network.
@@ -56,7 +58,9 @@ class SilenceWatch:
 
     def __init__(self, settings: LifecycleSettings) -> None:
         self._settings = settings
-        self._memory = RowMemory({"asked_at": NEVER, "heard": NEVER, "late_at": 0.0, "withheld": False})
+        self._memory = RowMemory(
+            {"asked_at": NEVER, "heard": NEVER, "late_at": 0.0, "withheld": False, "unanswered": 0}
+        )
         self._late_total = 0.0
         self._last_late = 0.0
         self._quiet_until = NEVER
@@ -67,16 +71,19 @@ class SilenceWatch:
         tick came too late."""
         self._memory.follow(fleet)
         age = self._age(fleet, now, max(0.0, lateness))
+        overdue = np.minimum(age, now - fleet.hold_until[: fleet.size])
         state = fleet.state[: fleet.size]
         ready = state == CellState.READY
         watched = ready | (state == CellState.LOADING) | (state == CellState.DRAINING)
-        due = watched & self._due(age, now)
-        share, newly = self._preserve(fleet, ready, age)
-        withheld = self._memory["withheld"]
+        if not self.alarm and not (watched & (age > self._settings.ttl_s * _SUSPECT_SHARE)).any():
+            self._memory["withheld"][:] = False
+            return Silence(_none(), _none(), _none(), False, 0.0)
+        share, newly = self._preserve(fleet, ready, overdue)
         if self._settings.on_silence == "fail":
-            return Silence(_none(), np.flatnonzero(due & ~withheld), newly, self.alarm, share)
+            dead = watched & self._due(overdue, now) & ~self._memory["withheld"]
+            return Silence(_none(), np.flatnonzero(dead), newly, self.alarm, share)
         asked_at = self._memory["asked_at"]
-        ask = due & (now - asked_at >= self._settings.confirm_interval_s)
+        ask = watched & self._due(age, now) & (now - asked_at >= self._settings.confirm_interval_s)
         asked_at[ask] = now
         return Silence(np.flatnonzero(ask), _none(), newly, self.alarm, share)
 
@@ -84,16 +91,28 @@ class SilenceWatch:
         """True when no conclusion may be drawn from the row's silence."""
         return row < len(self._memory["withheld"]) and bool(self._memory["withheld"][row])
 
+    def note_answer(self, row: int) -> None:
+        """The engine of a row that was scanned answered: the questions before it count no more."""
+        self._memory["unanswered"][row] = 0
+
+    def note_no_answer(self, row: int) -> int:
+        """Count one more unanswered question to the engine of a row that was scanned; how many
+        there are in a row, within this silence."""
+        self._memory["unanswered"][row] += 1
+        return int(self._memory["unanswered"][row])
+
     def _age(self, fleet: Fleet, now: float, lateness: float) -> Floats:
-        """How long each row has been silent, less this loop's own lateness meanwhile; a planned
-        goodbye's silence begins with the end of its grace."""
+        """How long each row has been silent, less this loop's own lateness meanwhile."""
         n = fleet.size
-        heard = np.maximum(fleet.last_heard[:n], fleet.hold_until[:n])
+        heard = fleet.last_heard[:n]
         before, self._late_total = self._late_total, self._late_total + lateness
         fresh = heard != self._memory["heard"]
-        # A beat read before this tick's stall has the stall taken off; one read after it has not.
-        self._memory["late_at"][fresh] = np.where(heard[fresh] <= now - lateness, before, self._late_total)
-        self._memory["heard"][fresh] = heard[fresh]
+        if fresh.any():
+            # A beat read before this tick's stall has the stall taken off; one read after it has not.
+            since = np.where(heard[fresh] <= now - lateness, before, self._late_total)
+            self._memory["late_at"][fresh] = since
+            self._memory["heard"][fresh] = heard[fresh]
+            self._memory["unanswered"][fresh] = 0
         if lateness > _LATE_SHARE * self._settings.ttl_s:
             self._quiet_until = max(self._quiet_until, now + lateness)
             self._last_late = lateness

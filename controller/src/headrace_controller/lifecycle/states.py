@@ -52,7 +52,8 @@ class EventKind(Enum):
 class Event:
     """One thing that happened, with its cause in words.
 
-    `serving_s`: how long the engine has been serving (ENGINE_SERVING). `grace_s`: how long a
+    `serving_s`: how long the engine has been serving (ENGINE_SERVING, HARDWARE_FATAL; 0 = it is
+    not, or nobody knows). `age_s`: how long ago it happened (HARDWARE_FATAL). `grace_s`: how long a
     goodbye holds. `deadline_s`: how long a drain may take; None = the configured time.
     `requested_by` and `target`: who asked for a drain and whom to tell of its end.
     """
@@ -60,6 +61,7 @@ class Event:
     kind: EventKind
     cause: str = ""
     serving_s: float = 0.0
+    age_s: float = 0.0
     grace_s: float = 0.0
     deadline_s: float | None = None
     requested_by: str = ""
@@ -81,6 +83,7 @@ class Drain:
     deadline: float
     requested_by: str
     target: str = ""
+    cause: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +103,8 @@ class CellLife:
 
     Times are seconds on the controller's monotonic clock. `ready_since` is where the ramp starts,
     which lies before `since` for an engine that served before. `flaps` counts falls from READY
-    with no calm between them. `hold_until` is the end of a planned goodbye's grace.
+    with no calm between them. `hold_until` is the end of a planned goodbye's grace. `broken_at` is
+    when the hardware failed; only an engine that began to serve after it is believed.
     """
 
     cell_id: str
@@ -114,7 +118,7 @@ class CellLife:
     held: bool = False
     hold_until: float = NEVER
     telemetry_lost: bool = False
-    needs_restart: bool = False
+    broken_at: float | None = None
     history: tuple[Transition, ...] = ()
 
     @property
@@ -126,6 +130,11 @@ class CellLife:
     def asleep(self) -> bool:
         """True when only the engine's sleep took the cell out."""
         return self.drain is not None and self.drain.requested_by == BY_ENGINE
+
+    @property
+    def drained(self) -> bool:
+        """True when somebody asked to take the cell out, and has not taken that back."""
+        return self.drain is not None and self.drain.requested_by != BY_ENGINE
 
 
 def story(life: CellLife) -> str:

@@ -2,22 +2,25 @@
 
 from __future__ import annotations
 
-from headrace_controller.pressure.errors import ErrorEstimator, excess
-from headrace_controller.pressure.model import NEUTRAL, PressureModel
+from headrace_controller.pressure.errors import ErrorEstimator, ErrorRecord, excess
+from headrace_controller.pressure.model import NEUTRAL, PressureModel, ScoreRecord
 from headrace_controller.pressure.pressures import Pressures, SignalShare
 from headrace_controller.pressure.ranges import Ranges, normalise, resolve_ranges
-from headrace_controller.pressure.score import SCORERS, count_present, saturate, score
+from headrace_controller.pressure.score import SCORERS, count_present, fill, saturate, score
 
 __all__ = [
     "NEUTRAL",
     "SCORERS",
     "ErrorEstimator",
+    "ErrorRecord",
     "PressureModel",
     "Pressures",
     "Ranges",
+    "ScoreRecord",
     "SignalShare",
     "count_present",
     "excess",
+    "fill",
     "normalise",
     "resolve_ranges",
     "saturate",

@@ -6,6 +6,7 @@ stays known as failing, and the trickle of its weight 1 brings the samples that 
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
@@ -22,6 +23,22 @@ _RATE: Final = INDEX["error_rate"]
 _CHANCE: Final = 3.0
 
 
+@dataclass(frozen=True, slots=True)
+class ErrorRecord:
+    """What is known of one cell's errors, to outlive a controller.
+
+    `failed` of `total` requests, both counted with the weight that their age leaves them; `seen`
+    without; `plain` is the last rate that the engine told itself, NaN = none. `counted`: failures
+    are counted, so that `plain` does not matter.
+    """
+
+    failed: float = 0.0
+    total: float = 0.0
+    seen: float = 0.0
+    plain: float = np.nan
+    counted: bool = False
+
+
 class ErrorEstimator:
     """A failed share per cell over about the last `error_samples` requests.
 
@@ -35,7 +52,9 @@ class ErrorEstimator:
         self._memory_samples = settings.error_samples
         self._min_samples = settings.error_min_samples
         self._used = RowMemory({"evidence": 0.0}, width=4)
-        self._memory = RowMemory({"failed": 0.0, "total": 0.0, "seen": 0.0, "plain": np.nan})
+        self._memory = RowMemory(
+            {"failed": 0.0, "total": 0.0, "seen": 0.0, "plain": np.nan, "counted": False}
+        )
 
     def estimate(self, fleet: Fleet) -> Floats:
         """(n,): the failed share, NaN where too little was seen. Takes in new evidence once."""
@@ -44,11 +63,32 @@ class ErrorEstimator:
         self._take_in(fleet.evidence[: fleet.size])
         memory, totals = self._memory, fleet.totals[: fleet.size]
         rate = fleet.signals[: fleet.size, _RATE]
-        memory["plain"][:] = np.where(np.isnan(rate), memory["plain"], np.clip(rate, 0.0, 1.0))
-        counted = memory["seen"] >= self._min_samples
-        share = np.divide(memory["failed"], memory["total"], out=np.full(fleet.size, np.nan), where=counted)
-        failures_counted = ~np.isnan(totals[:, 1:]).all(axis=1)
-        return np.where(failures_counted, share, memory["plain"])
+        told_plain = ~np.isnan(rate)
+        memory["plain"][told_plain] = np.clip(rate[told_plain], 0.0, 1.0)
+        enough = memory["seen"] >= self._min_samples
+        share = np.divide(memory["failed"], memory["total"], out=np.full(fleet.size, np.nan), where=enough)
+        # An agent that has just returned has told no totals yet: that takes nothing back.
+        told = ~np.isnan(totals).all(axis=1)
+        memory["counted"][told] = ~np.isnan(totals[told, 1:]).all(axis=1)
+        return np.where(memory["counted"], share, memory["plain"])
+
+    def record(self, fleet: Fleet, row: int) -> ErrorRecord:
+        """What is known of one row, as of the last estimate."""
+        self._memory.follow(fleet)
+        memory = self._memory
+        return ErrorRecord(
+            failed=float(memory["failed"][row]),
+            total=float(memory["total"][row]),
+            seen=float(memory["seen"][row]),
+            plain=float(memory["plain"][row]),
+            counted=bool(memory["counted"][row]),
+        )
+
+    def restore(self, fleet: Fleet, row: int, record: ErrorRecord) -> None:
+        """Go on from a record of the row's cell."""
+        self._memory.follow(fleet)
+        for name in ("failed", "total", "seen", "plain", "counted"):
+            self._memory[name][row] = getattr(record, name)
 
     def samples(self) -> Floats:
         """(n,): how many equally counted requests the last estimate is worth."""
@@ -56,13 +96,10 @@ class ErrorEstimator:
         seen = self._memory["seen"]
         return np.where(seen > 0, np.minimum(seen, most), self._memory_samples)
 
-    def seen(self) -> Floats:
-        """(n,): requests seen so far, as of the last estimate."""
-        seen: Floats = self._memory["seen"].copy()
-        return seen
-
     def _take_in(self, evidence: Floats) -> None:
         """Each new request pushes the older ones back by a factor of 1 - 1/`error_samples`."""
+        if np.array_equal(evidence, self._used["evidence"]):
+            return
         grown = evidence - self._used["evidence"]
         self._used["evidence"][:] = evidence
         total, failed = grown.sum(axis=1), grown[:, 1:].sum(axis=1)
@@ -87,6 +124,8 @@ def excess(estimate: Floats, samples: Floats, pools: Pools, ready: Flags) -> Flo
     In a pool of two the better one is the measure of the worse; alone in a pool the excess is 0.
     The worst of its pools counts for a cell in several. NaN where the estimate is NaN.
     """
+    if not (estimate > 0).any():
+        return np.where(np.isnan(estimate), np.nan, 0.0)
     values = estimate[pools.row]
     others = pools.medians_of_others(values, ready[pools.row])
     chance = _CHANCE * np.sqrt(others * (1.0 - others) * 2.0 / samples[pools.row])

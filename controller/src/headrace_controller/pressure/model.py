@@ -3,31 +3,46 @@
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 
 import numpy as np
 
-from headrace_controller.inventory import Fleet, Pools, RowMemory
+from headrace_controller.inventory import Fleet, RowMemory
 from headrace_controller.inventory.columns import NEVER
 from headrace_controller.lifecycle import CellState
-from headrace_controller.pressure.errors import ErrorEstimator, excess
+from headrace_controller.pressure.errors import ErrorEstimator, ErrorRecord, excess
 from headrace_controller.pressure.pressures import Pressures
 from headrace_controller.pressure.ranges import CELLS, ERROR, Flags, Floats, normalise, resolve_ranges
-from headrace_controller.pressure.score import SCORERS, count_present, saturate, score
+from headrace_controller.pressure.score import SCORERS, count_present, fill, saturate, score
 from headrace_controller.settings import PressureSettings
 from headrace_shared.signals import GPU_SIGNALS, INDEX
 
 NEUTRAL = 0.5
 """The pressure of a cell of which nothing is known in a pool of which nothing is known."""
 
-_GPU = np.array([INDEX[name] for name in GPU_SIGNALS])
-_ENGINE = np.setdiff1d(np.arange(CELLS), _GPU)
+LOST = 1.0
+"""The loss of a path over which nothing comes back."""
+
+_GPU = np.isin(np.arange(CELLS), [INDEX[name] for name in GPU_SIGNALS])
+_ENGINE = ~_GPU
+
+
+@dataclass(frozen=True, slots=True)
+class ScoreRecord:
+    """What one cell's pressure depends on besides its figures, to outlive a controller.
+
+    `base` is the smoothed weighted mean as seen from each gateway, NaN = none yet.
+    """
+
+    base: tuple[float, ...]
+    errors: ErrorRecord
 
 
 class PressureModel:
     """Keeps what a pressure depends on besides this tick's columns: smoothed scores, evidence.
 
     `gateways` is their number; `jump` is the rise of a score past which it is not smoothed, so
-    that an emergency is acted on at its full height. Raises ValueError for ranges that are empty.
+    that an emergency is acted on at its full height.
     """
 
     def __init__(self, settings: PressureSettings, gateways: int, jump: float = 1.0) -> None:
@@ -36,83 +51,108 @@ class PressureModel:
         self._jump = jump
         self._ranges = resolve_ranges(settings.signals)
         self._weight = SCORERS[settings.scorer](self._ranges)
-        if not self._weight.any():
-            raise ValueError(f"pressure: no signal of scorer {settings.scorer} has a weight above 0")
         self._errors = ErrorEstimator(settings)
-        self._base = RowMemory({"base": np.nan, "good_at": NEVER}, width=gateways)
+        self._base = RowMemory({"base": np.nan, "mean": np.nan, "good_at": NEVER}, width=gateways)
         self._last_tick = NEVER
 
     def tick(self, fleet: Fleet, now: float) -> Pressures:
         """Score every row; `now` must not run backwards (a step back counts as no time)."""
         n, ranges = fleet.size, self._ranges
-        raw_cell, raw_path = self._fresh_signals(fleet, now)
+        pools = fleet.pools()
+        engine_fresh = _engine_fresh(fleet, now, self._settings.stale_after_s)
+        raw_cell, raw_path, lost = self._fresh_signals(fleet, now, engine_fresh)
         estimate = self._errors.estimate(fleet)
         ready = fleet.state[:n] == CellState.READY
-        over = excess(estimate, self._errors.samples(), fleet.pools(), ready)
+        over = excess(estimate, self._errors.samples(), pools, ready)
         errors = normalise(over, ranges.low[ERROR], ranges.high[ERROR])
         cell = normalise(raw_cell, ranges.low[:CELLS], ranges.high[:CELLS])
         path = normalise(raw_path, ranges.low[CELLS:], ranges.high[CELLS:])
+        # Nothing comes back over it: that is measured, and the worst a path can be.
+        path[lost] = 1.0
         # The estimate outlives its telemetry; it must not make up a quorum by that.
-        cell[:, ERROR] = np.where(_engine_fresh(fleet, now, self._settings.stale_after_s), errors, np.nan)
-        quorum = count_present(cell, path, self._weight) >= self._settings.quorum
-        # An excess that is not known yet is none: leaving the signal out would weigh the cell's
-        # other signals more than its peers', and so move traffic off whoever has had little.
-        cell[:, ERROR] = np.where(np.isnan(errors), 0.0, cell[:, ERROR])
-        mean = score(cell, path, self._weight)
-        base = self._smooth(fleet, mean, quorum, ready, now)
+        cell[:, ERROR] = np.where(engine_fresh, errors, np.nan)
+        # What is left of a silent agent's figures grows old piece by piece, and no part is the whole.
+        frozen = fleet.held[:n] | fleet.telemetry_lost[:n]
+        quorum = (count_present(cell, path, self._weight) >= self._settings.quorum) & ~frozen
+        scored_cell = fill(cell, self._weight[:CELLS], pools, ready)
+        # An excess that is not known yet is none, whatever the others' is.
+        scored_cell[:, ERROR] = np.where(np.isnan(errors), 0.0, errors)
+        scored_path = path
+        if np.isnan(path).any():
+            scored_path = np.stack([fill(each, self._weight[CELLS:], pools, ready) for each in path])
+        mean = score(scored_cell, scored_path, self._weight)
+        base = self._smooth(fleet, mean, quorum, ready, now, frozen)
         return Pressures(
-            at=now,
             raw=saturate(np.where(quorum, mean, base), errors),
             pressure=saturate(base, errors),
             quorum=quorum,
             error_estimate=estimate,
-            error_excess=over,
-            error_samples=self._errors.seen(),
-            hardware_lost=np.all(np.isnan(raw_cell[:, _GPU]), axis=1),
-            saturating=errors,
             base=base,
             raw_cell=raw_cell,
             raw_path=raw_path,
             normalised_cell=cell,
             normalised_path=path,
+            scored_cell=scored_cell,
+            scored_path=scored_path,
             weight=self._weight,
             ages=_ages(fleet, now),
         )
 
-    def _fresh_signals(self, fleet: Fleet, now: float) -> tuple[Floats, Floats]:
-        """(n, 8) and (G, n, 2) raw values, NaN where absent or stale."""
+    def record(self, fleet: Fleet, row: int) -> ScoreRecord:
+        """What is known of one row, as of the last tick."""
+        self._base.follow(fleet)
+        return ScoreRecord(tuple(self._base["base"][row].tolist()), self._errors.record(fleet, row))
+
+    def restore(self, fleet: Fleet, row: int, record: ScoreRecord, now: float) -> None:
+        """Go on from a record of the row's cell; its scores are held from `now` on."""
+        self._base.follow(fleet)
+        self._base["base"][row] = record.base
+        self._base["good_at"][row] = now
+        self._errors.restore(fleet, row, record.errors)
+
+    def _fresh_signals(self, fleet: Fleet, now: float, engine_fresh: Flags) -> tuple[Floats, Floats, Flags]:
+        """(n, 8) and (G, n, 2) raw values, NaN where absent or stale, and which paths (G, n) are
+        dead."""
         n, limit = fleet.size, self._settings.stale_after_s
         cell = fleet.signals[:n].copy()
         gpu_stale = _stale(fleet.hardware_read_at[:n], now, limit) | fleet.hardware_stale[:n]
-        silent = _stale(fleet.telemetry_at[:n], now, limit)
-        cell[np.ix_(np.flatnonzero(~_engine_fresh(fleet, now, limit)), _ENGINE)] = np.nan
-        cell[np.ix_(np.flatnonzero(gpu_stale | silent), _GPU)] = np.nan
-        path = np.stack((fleet.rtt_ms[:n].T, fleet.jitter_ms[:n].T), axis=-1)
-        path[_stale(fleet.path_at[:n], now, limit).T] = np.nan
-        return cell, path
+        gpu_stale |= _stale(fleet.telemetry_at[:n], now, limit)
+        cell[~engine_fresh[:, None] & _ENGINE] = np.nan
+        cell[gpu_stale[:, None] & _GPU] = np.nan
+        path = np.empty((self._gateways, n, 2))
+        path[:, :, 0], path[:, :, 1] = fleet.rtt_ms[:n].T, fleet.jitter_ms[:n].T
+        old = _stale(fleet.path_at[:n], now, limit).T
+        path[old] = np.nan
+        lost: Flags = (fleet.loss[:n].T >= LOST) & np.isnan(path).all(axis=-1) & ~old
+        return cell, path, lost
 
-    def _smooth(self, fleet: Fleet, mean: Floats, quorum: Flags, ready: Flags, now: float) -> Floats:
+    def _smooth(
+        self, fleet: Fleet, mean: Floats, quorum: Flags, ready: Flags, now: float, frozen: Flags
+    ) -> Floats:
         """(G, n): the score over time. Without a quorum it is held, and then decays to the
-        pool's median."""
+        pool's median; that of a `frozen` cell (n,), whose weight is held, stays as it is."""
         self._base.follow(fleet)
         elapsed = max(0.0, now - self._last_tick)
         self._last_tick = max(now, self._last_tick)
-        base, good_at = self._base["base"].T, self._base["good_at"].T
+        base, good_at, towards = self._base["base"].T, self._base["good_at"].T, self._base["mean"].T
+        # A mean holds from the tick that found it to the next, however far away that is.
         step = _share(elapsed, self._settings.smoothing_s)
-        # Nothing to smooth from, or a jump: take the score as it is.
-        as_is = quorum & (np.isnan(base) | (mean - base > self._jump))
-        smoothed = np.where(as_is, mean, base + step * (mean - base))
-        base[:] = np.where(quorum, smoothed, base)
-        good_at[:] = np.where(quorum, now, good_at)
+        base += np.where(np.isnan(towards), 0.0, step * (towards - base))
+        towards[:] = np.where(quorum, mean, np.nan)
+        # Nothing to smooth from, nothing to smooth, or a jump: take the score as it is.
+        jumps = quorum & ~(mean - base <= self._jump)
+        as_is = quorum if self._settings.smoothing_s == 0 else jumps
+        base[:] = np.where(as_is, mean, base)
+        good_at[:] = np.where(quorum | frozen, now, good_at)
         if quorum.all():
             return base.copy()
         medians = np.stack(
-            [_row_medians(fleet.pools(), each, ready & ok) for each, ok in zip(base, quorum, strict=True)]
+            [fleet.pools().row_medians(each, ready & ok) for each, ok in zip(base, quorum, strict=True)]
         )
         held_out = np.clip(now - good_at - self._settings.hold_s, 0.0, elapsed)
-        towards = _share(held_out, self._settings.decay_s)
+        decayed = _share(held_out, self._settings.decay_s)
         decays = ~quorum & ~np.isnan(base) & ~np.isnan(medians)
-        base[:] = np.where(decays, base + towards * (np.nan_to_num(medians) - base), base)
+        base[:] = np.where(decays, base + decayed * (np.nan_to_num(medians) - base), base)
         known = np.where(np.isnan(base), medians, base)
         return np.where(np.isnan(known), NEUTRAL, known)
 
@@ -141,16 +181,6 @@ def _ages(fleet: Fleet, now: float) -> Floats:
     hardware = np.where(np.isnan(fleet.hardware_read_at[:n]), telemetry, fleet.hardware_read_at[:n])
     ages: Floats = now - np.column_stack((engine, hardware, fleet.path_at[:n]))
     return ages
-
-
-def _row_medians(pools: Pools, values: Floats, members: Flags) -> Floats:
-    """(n,): the median of the members of a row's pools, averaged over its pools; NaN = none."""
-    medians = pools.medians(values[pools.row], members[pools.row])[pools.pool]
-    known = ~np.isnan(medians)
-    count = np.bincount(pools.row[known], minlength=len(values))
-    total = np.bincount(pools.row[known], weights=medians[known], minlength=len(values))
-    averaged: Floats = np.divide(total, count, out=np.full(len(values), np.nan), where=count > 0)
-    return averaged
 
 
 def _share(elapsed: Floats | float, constant: float) -> Floats:

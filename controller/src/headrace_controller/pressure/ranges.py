@@ -30,19 +30,10 @@ class Ranges:
 
 
 def resolve_ranges(overrides: Mapping[str, RangeSettings]) -> Ranges:
-    """The ranges in force. Raises ValueError, naming the signal, where a range is empty or all
-    weights are 0."""
+    """The ranges in force; PressureSettings has seen to it that none is empty."""
     low = np.array([_or(overrides, s.name, "low", s.low) for s in SIGNALS])
     high = np.array([_or(overrides, s.name, "high", s.high) for s in SIGNALS])
     weight = np.array([_or(overrides, s.name, "weight", s.weight) for s in SIGNALS])
-    for signal, least, most in zip(SIGNALS, low, high, strict=True):
-        if not least < most:
-            raise ValueError(
-                f"pressure.signals.{signal.name}: low is {least:g} and high is {most:g} {signal.unit}; "
-                f"low must be the smaller one"
-            )
-    if not weight.any():
-        raise ValueError("pressure.signals: all weights are 0; give at least one signal a weight")
     return Ranges(low, high, weight)
 
 

@@ -9,10 +9,12 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
+from headrace_controller.inventory import Pools
 from headrace_controller.pressure.ranges import CELLS, Ranges
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
+Flags = NDArray[np.bool_]
 
 Scorer = Callable[[Ranges], Floats]
 """From the ranges in force to the weight of each of the ten signals; 0 = not looked at."""
@@ -45,6 +47,26 @@ def score(cell: Floats, path: Floats, weight: Floats) -> Floats:
     mean = np.divide(total, share, out=np.full(total.shape, np.nan), where=share > 0)
     clipped: Floats = np.clip(mean, 0.0, 1.0)
     return clipped
+
+
+def fill(values: Floats, weight: Floats, pools: Pools, members: Flags) -> Floats:
+    """(n, k): `values` of which what is absent is the median of its pool, over the marked rows that
+    have it; a row in several pools gets the mean of theirs. What nobody in the pool has, and what
+    has no weight (k,), stays NaN.
+
+    A signal left out of one cell's mean would weigh the cell's other signals more than its peers'
+    do, and so move traffic although nothing happened to the cell but to its exporter. At its pool's
+    median it speaks neither for the cell nor against it: among equals the median is what the cell
+    itself would say, whether one exporter is gone or a whole site's. The cell's own last value would
+    do as well while it is fresh, and would freeze a moment of load for as long as an exporter is
+    gone. Where nobody in the pool has the signal, all are scored without it alike.
+    """
+    filled = values.copy()
+    absent = np.isnan(values)
+    for column in np.flatnonzero(absent.any(axis=0) & ~absent.all(axis=0) & (weight > 0)).tolist():
+        gaps = absent[:, column]
+        filled[gaps, column] = pools.row_medians(values[:, column], members)[gaps]
+    return filled
 
 
 def count_present(cell: Floats, path: Floats, weight: Floats) -> Ints:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from headrace_controller.projection.build import baseline_plan, build_plan
+from headrace_controller.projection.build import PlanBuilder, baseline_plan
 from headrace_controller.projection.headroom import PROJECTIONS, headroom, ramps
 from headrace_controller.projection.hysteresis import Hysteresis, Members, Verdict
 from headrace_controller.projection.plan import Endpoint, Plan
@@ -14,11 +14,11 @@ __all__ = [
     "Hysteresis",
     "Members",
     "Plan",
+    "PlanBuilder",
     "Projected",
     "Projector",
     "Verdict",
     "baseline_plan",
-    "build_plan",
     "headroom",
     "ramps",
 ]

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Final
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,25 +16,74 @@ from headrace_controller.projection.plan import Endpoint, Plan
 Ints = NDArray[np.int64]
 
 BASELINE_WEIGHT: Final = 1
+# Without the generated constructor: a plan of ten thousand endpoints is made of little else.
+_endpoint: Final[Callable[[Iterable[Any]], Endpoint]] = partial(tuple.__new__, Endpoint)
 
 
-def build_plan(fleet: Fleet, pools: Pools, members: Ints, weights: Ints, gateways: Sequence[str]) -> Plan:
-    """The plan of some memberships: `members` (m,) index `pools`, `weights` is (G, m)
-    in the order of `gateways`.
+class _Part:
+    """One pool of the plan: the addresses of members `first` to `end`, and what was made of them."""
 
-    Every known pool stands in it with every gateway, also where it has no member; endpoints are
+    def __init__(self, model: str, first: int, cells: Sequence[tuple[str, str, int]], gateways: int) -> None:
+        self.model = model
+        self._span = slice(first, first + len(cells))
+        self._ids = [cell_id for cell_id, _, _ in cells]
+        self._hosts = [host for _, host, _ in cells]
+        self._ports = [port for _, _, port in cells]
+        self._weights: list[list[int] | None] = [None] * gateways
+        self._made: list[tuple[Endpoint, ...]] = [()] * gateways
+
+    def endpoints(self, gateway: int, weights: Sequence[int]) -> tuple[Endpoint, ...]:
+        """The endpoints by the weights of all members; those made before where they are the same."""
+        own = list(weights[self._span])
+        if own != self._weights[gateway]:
+            self._weights[gateway] = own
+            cells = zip(self._ids, self._hosts, self._ports, own, strict=True)
+            self._made[gateway] = tuple(map(_endpoint, cells))
+        return self._made[gateway]
+
+
+class PlanBuilder:
+    """Builds plans for `gateways`, and keeps what does not change with the weights.
+
+    Every known pool stands in a plan with every gateway, also where it has no member; endpoints are
     sorted by cell id, as memberships are.
     """
-    owner = pools.pool[members].tolist()
-    facts = [fleet.facts_of(row) for row in pools.row[members].tolist()]
-    drafts: dict[str, dict[str, list[Endpoint]]] = {
-        model: {gateway: [] for gateway in gateways} for model in pools.models
-    }
-    for gateway, row in zip(gateways, weights.tolist(), strict=True):
-        for pool, cell, weight in zip(owner, facts, row, strict=True):
-            endpoint = Endpoint(cell.cell_id, cell.host, cell.port, weight)
-            drafts[pools.models[pool]][gateway].append(endpoint)
-    return Plan({model: _frozen(by_gateway) for model, by_gateway in drafts.items()})
+
+    def __init__(self, gateways: Sequence[str]) -> None:
+        self._gateways = tuple(gateways)
+        self._of: tuple[Pools, int] | None = None
+        self._members: Ints = np.zeros(0, dtype=np.int64)
+        self._parts: list[_Part] = []
+
+    def build(self, fleet: Fleet, pools: Pools, members: Ints, weights: Ints) -> Plan:
+        """The plan of some memberships: `members` (m,) index `pools`, rising; `weights` is (G, m) in
+        the order of `gateways`."""
+        if not self._is_same(fleet, pools, members):
+            self._line_up(fleet, pools, members)
+        told = list(zip(range(len(self._gateways)), self._gateways, weights.tolist(), strict=True))
+        return Plan(
+            {
+                part.model: {gateway: part.endpoints(number, row) for number, gateway, row in told}
+                for part in self._parts
+            }
+        )
+
+    def _is_same(self, fleet: Fleet, pools: Pools, members: Ints) -> bool:
+        of = self._of
+        if of is None or of[0] is not pools or of[1] != fleet.addresses_version:
+            return False
+        return members is self._members or np.array_equal(members, self._members)
+
+    def _line_up(self, fleet: Fleet, pools: Pools, members: Ints) -> None:
+        facts = [fleet.facts_of(row) for row in pools.row[members].tolist()]
+        cells = [(cell.cell_id, cell.host, cell.port) for cell in facts]
+        ends = np.searchsorted(pools.pool[members], np.arange(len(pools.models)), side="right").tolist()
+        starts = [0, *ends][: len(ends)]
+        self._parts = [
+            _Part(model, start, cells[start:end], len(self._gateways))
+            for model, start, end in zip(pools.models, starts, ends, strict=True)
+        ]
+        self._of, self._members = (pools, fleet.addresses_version), members
 
 
 def baseline_plan(fleet: Fleet, gateways: Sequence[str]) -> Plan:
@@ -42,8 +92,4 @@ def baseline_plan(fleet: Fleet, gateways: Sequence[str]) -> Plan:
     state = fleet.state[pools.row]
     members = np.flatnonzero((state != 0) & (state != CellState.TERMINATED))
     weights = np.full((len(gateways), len(members)), BASELINE_WEIGHT, dtype=np.int64)
-    return build_plan(fleet, pools, members, weights, gateways)
-
-
-def _frozen(by_gateway: Mapping[str, Sequence[Endpoint]]) -> dict[str, tuple[Endpoint, ...]]:
-    return {gateway: tuple(endpoints) for gateway, endpoints in by_gateway.items()}
+    return PlanBuilder(gateways).build(fleet, pools, members, weights)

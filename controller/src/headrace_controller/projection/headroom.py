@@ -30,13 +30,24 @@ def headroom(pressure: Floats, ramp: Floats, pool: Ints, pools: int, settings: P
     pool gets `max_weight`, so a pool that ramps as a whole keeps its shares. A cell's weight never
     rises with its pressure, and the order of members does not matter.
     """
+    if not len(pool):
+        return np.zeros(pressure.shape, dtype=np.int64)
     room = np.maximum(1.0 - pressure, _LEAST_HEADROOM) ** settings.sharpness
-    room = room * np.maximum(ramp, _LEAST_RAMP)
-    best = np.full((pools, room.shape[0]), 0.0)
-    np.maximum.at(best, pool, room.T)
-    relative = room / best.T[:, pool]
-    weights: Ints = np.clip(np.rint(settings.max_weight * relative), 1, settings.max_weight).astype(np.int64)
+    if ramp.min(initial=1.0) < 1.0:
+        room *= np.maximum(ramp, _LEAST_RAMP)
+    room *= settings.max_weight / _best(room, pool, pools)
+    weights: Ints = np.maximum(np.rint(room), 1.0).astype(np.int64)
     return weights
+
+
+def _best(room: Floats, pool: Ints, pools: int) -> Floats:
+    """(G, m) → (G, 1) or (G, m): the greatest value of each member's pool."""
+    if pools == 1:
+        one: Floats = room.max(axis=1, keepdims=True)
+        return one
+    best = np.zeros((pools, room.shape[0]))
+    np.maximum.at(best, pool, room.T)
+    return best.T[:, pool]
 
 
 PROJECTIONS: Final[Mapping[str, Projection]] = MappingProxyType({"headroom": headroom})
@@ -46,5 +57,5 @@ def ramps(ready_since: Floats, now: float, ramp_s: float) -> Floats:
     """(m,) in [0, 1]: how far each cell's ramp has come; 1 everywhere where `ramp_s` is 0."""
     if ramp_s == 0:
         return np.ones(len(ready_since))
-    ramp: Floats = np.clip((now - ready_since) / ramp_s, 0.0, 1.0)
+    ramp: Floats = np.minimum(np.maximum((now - ready_since) / ramp_s, 0.0), 1.0)
     return ramp

@@ -23,14 +23,26 @@ _SMALL_SHARE: Final = 0.1
 @dataclass(frozen=True)
 class Members:
     """m cells in their pools, now. `keys` (m,) are distinct and stay with a membership for its
-    life. `weights` (G, m) are the projection's; `raw` (G, m) this tick's pressures; `held` (m,)
-    keep what was pushed last; `ramping` (m,) have not reached their full weight yet."""
+    life. `weights` (G, m) are the projection's; `raw` (G, m) this tick's pressures; `held` (m,) or
+    (G, m) keep what was pushed last; `ramping` (m,) have not reached their full weight yet."""
 
     keys: Ints
     weights: Ints
     raw: Floats
     held: Flags
     ramping: Flags
+
+
+@dataclass(frozen=True)
+class _Pushed:
+    """What was told last, and what was true then; `found` (m,) are those who were told anything, None =
+    all. Weights and pressures (G, m) of those who were not are 0."""
+
+    keys: Ints
+    weights: Ints
+    raw: Floats
+    ramping: Flags
+    found: Flags | None = None
 
 
 @dataclass(frozen=True)
@@ -59,7 +71,7 @@ class Hysteresis:
 
     def __init__(self, settings: ProjectionSettings) -> None:
         self._settings = settings
-        self._pushed: Members | None = None
+        self._pushed: _Pushed | None = None
         self._pushed_at = NEVER
 
     def seed(self, members: Members, now: float) -> None:
@@ -69,48 +81,54 @@ class Hysteresis:
     def judge(self, members: Members, now: float, force: str = "") -> Verdict:
         """Decide for this tick, and remember it as pushed if it is. `force` is a reason to push
         whatever the weights are."""
-        old, found, was = self._align(members)
-        moved = self._moved(members, old, found, was)
-        weights = np.where(moved, members.weights, old)
-        reason = force or self._reason(members, found, moved, was, now)
+        was = self._align(members)
+        moved = self._moved(members, was)
+        weights = was.weights if moved is None else np.where(moved, members.weights, was.weights)
+        reason = force or self._reason(members, moved, was, now)
         if reason:
             self._remember(members, weights, now)
         return Verdict(reason, weights)
 
-    def _align(self, members: Members) -> tuple[Ints, Flags, Members]:
-        """The weights pushed last for today's members (0 where none), which have one, and what
-        else was true of them then."""
-        pushed, m = self._pushed, len(members.keys)
+    def _align(self, members: Members) -> _Pushed:
+        """What was pushed last, in the order of today's members."""
+        pushed = self._pushed
         if pushed is None or not len(pushed.keys):
-            blank = np.zeros_like(members.weights)
-            return blank, np.zeros(m, dtype=np.bool_), members
-        at = np.clip(np.searchsorted(pushed.keys, members.keys), 0, len(pushed.keys) - 1)
+            nobody = np.zeros(len(members.keys), dtype=np.bool_)
+            return _Pushed(
+                members.keys, np.zeros_like(members.weights), np.zeros_like(members.raw), nobody, nobody
+            )
+        if pushed.keys is members.keys:
+            return pushed
+        order = np.argsort(pushed.keys)
+        at = np.searchsorted(pushed.keys, members.keys, sorter=order)
+        at = order[np.minimum(at, len(order) - 1)]
         found = pushed.keys[at] == members.keys
-        was = Members(
-            keys=pushed.keys[at],
+        return _Pushed(
+            keys=members.keys,
             weights=np.where(found, pushed.weights[:, at], 0),
-            raw=pushed.raw[:, at],
-            held=pushed.held[at],
-            ramping=pushed.ramping[at],
+            raw=np.where(found, pushed.raw[:, at], 0.0),
+            ramping=pushed.ramping[at] & found,
+            found=found,
         )
-        return was.weights, found, was
 
-    def _moved(self, members: Members, old: Ints, found: Flags, was: Members) -> Flags:
-        """(G, m): whose weight changes enough to be told."""
-        new, most = members.weights, self._settings.max_weight
+    def _moved(self, members: Members, was: _Pushed) -> Flags | None:
+        """(G, m): whose weight changes enough to be told; None where nobody's does."""
+        new, old, most = members.weights, was.weights, self._settings.max_weight
+        if was.found is None and np.array_equal(new, old):
+            return None
         size = np.maximum(np.maximum(new, old), _SMALL_SHARE * most)
-        far = np.abs(new - old) > self._settings.deadband * size
-        ended = was.ramping & ~members.ramping
-        floor = (new == 1) & (old > 1)
-        moved: Flags = (new != old) & (far | ended | floor) & ~members.held
-        return moved | ~found
+        enough = np.abs(new - old) > self._settings.deadband * size
+        enough |= was.ramping & ~members.ramping
+        enough |= (new == 1) & (old > 1)
+        moved: Flags = (new != old) & enough & ~members.held
+        return moved if was.found is None else moved | ~was.found
 
-    def _reason(self, members: Members, found: Flags, moved: Flags, was: Members, now: float) -> str:
+    def _reason(self, members: Members, moved: Flags | None, was: _Pushed, now: float) -> str:
         if self._pushed is None:
             return "first"
-        if not found.all() or len(self._pushed.keys) != len(members.keys):
+        if was.found is not None and not (was.found.all() and len(self._pushed.keys) == len(members.keys)):
             return "membership"
-        if not moved.any():
+        if moved is None or not moved.any():
             return ""
         risen = (members.raw - was.raw > self._settings.emergency) & ~members.held
         if risen.any():
@@ -118,12 +136,5 @@ class Hysteresis:
         return "weights" if now - self._pushed_at >= self._settings.push_interval_s else ""
 
     def _remember(self, members: Members, weights: Ints, now: float) -> None:
-        order = np.argsort(members.keys)
-        self._pushed = Members(
-            keys=members.keys[order],
-            weights=weights[:, order],
-            raw=members.raw[:, order],
-            held=members.held[order],
-            ramping=members.ramping[order],
-        )
+        self._pushed = _Pushed(members.keys, weights, members.raw, members.ramping)
         self._pushed_at = now

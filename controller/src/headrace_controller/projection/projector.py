@@ -7,12 +7,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from headrace_controller.inventory import Fleet, Pools
+from headrace_controller.inventory import Fleet, Pools, RowMemory
 from headrace_controller.lifecycle import CellState
 from headrace_controller.pressure import Pressures
-from headrace_controller.projection.build import build_plan
+from headrace_controller.projection.build import PlanBuilder
 from headrace_controller.projection.headroom import PROJECTIONS, Ints, ramps
-from headrace_controller.projection.hysteresis import Hysteresis, Members
+from headrace_controller.projection.hysteresis import NEVER, Flags, Hysteresis, Members
 from headrace_controller.projection.plan import Plan
 from headrace_controller.settings import ProjectionSettings
 
@@ -36,6 +36,19 @@ class Projected:
     weights: Ints
 
 
+@dataclass(frozen=True)
+class _Lineup:
+    """The READY memberships of `pools`: their numbers, rows, pools and keys (m,). The same object is
+    used for as long as nothing of it changes, so that its arrays can be told by identity."""
+
+    pools: Pools
+    ready: bytes
+    members: Ints
+    row: Ints
+    pool: Ints
+    keys: Ints
+
+
 class Projector:
     """Keeps what was pushed. `gateways` are the fleet's; `ramp_s` is the lifecycle's, 0 = no ramp."""
 
@@ -46,32 +59,44 @@ class Projector:
         self._ramp_s = ramp_s
         self._hysteresis = Hysteresis(settings)
         self._models: tuple[str, ...] = ()
-        self._weights: dict[tuple[str, str, str], int] | None = None
-        self.pushed = Plan()
+        self._lineup: _Lineup | None = None
+        self._builder = PlanBuilder(gateways)
+        self._patience_ends = NEVER
+        self._seeded = RowMemory({"until": NEVER}, width=len(self._gateways))
 
     def tick(self, fleet: Fleet, pressures: Pressures, now: float, force: bool = False) -> Projected:
         """Judge this tick. `pressures` must be of this tick; `force` pushes at once, after a
         change in the lifecycle."""
-        pools = fleet.pools()
-        members = np.flatnonzero(fleet.state[pools.row] == CellState.READY)
-        row, pool = pools.row[members], pools.pool[members]
+        lineup = self._line_up(fleet)
+        pools, row, pool = lineup.pools, lineup.row, lineup.pool
         ramp = ramps(fleet.ready_since[row], now, self._ramp_s)
-        target = self._project(pressures.pressure[:, row], ramp, pool, len(pools.models), self._settings)
+        pressure = pressures.pressure.take(row, axis=1)
+        target = self._project(pressure, ramp, pool, len(pools.models), self._settings)
         why = "lifecycle" if force else "pools" if pools.models != self._models else ""
         judged = Members(
-            keys=_keys(fleet, pools, members),
+            keys=lineup.keys,
             weights=target,
-            raw=pressures.raw[:, row],
-            held=fleet.held[row] | fleet.telemetry_lost[row],
+            raw=pressures.raw.take(row, axis=1),
+            held=self._held(fleet, pressures, row, now),
             ramping=ramp < 1.0,
         )
         verdict = self._hysteresis.judge(judged, now, why)
-        plan = self._push(fleet, pools, members, verdict.weights) if verdict.push else None
+        plan = None
+        if verdict.push:
+            self._models = pools.models
+            plan = self._builder.build(fleet, pools, lineup.members, verdict.weights)
         return Projected(plan, verdict.reason, pools, row, pool, target, verdict.weights)
 
-    def seed(self, fleet: Fleet, weights: Mapping[str, Mapping[str, Mapping[str, int]]], now: float) -> None:
-        """Take `weights` [cell][model][gateway] as pushed before this controller started, so that
-        held cells keep them. Call it once, when the lives of the kept cells are restored."""
+    def seed(
+        self,
+        fleet: Fleet,
+        weights: Mapping[str, Mapping[str, Mapping[str, int]]],
+        now: float,
+        patience_s: float = 0.0,
+    ) -> None:
+        """Take `weights` [cell][model][gateway] as pushed before this controller started. Held cells
+        keep them, and so does each cell until its figures make a quorum, for `patience_s` at most.
+        Call it once, when the lives of the kept cells are restored."""
         pools = fleet.pools()
         kept = [
             (member, list(told.values()))
@@ -83,18 +108,31 @@ class Projector:
         blank = np.zeros(len(members), dtype=np.bool_)
         raw = np.ones(told_weights.shape)
         keys = _keys(fleet, pools, members)
+        self._seeded.follow(fleet)
+        self._patience_ends = now + patience_s
+        self._seeded["until"][pools.row[members]] = self._patience_ends
         self._hysteresis.seed(Members(keys, told_weights, raw, held=blank, ramping=blank), now)
 
-    def weight_of(self, cell_id: str, model: str, gateway: str) -> int | None:
-        """The weight pushed last; None where the cell is not in that pool's endpoints."""
-        if self._weights is None:
-            self._weights = {
-                (endpoint.cell_id, of, at): endpoint.weight
-                for of, by_gateway in self.pushed.pools.items()
-                for at, endpoints in by_gateway.items()
-                for endpoint in endpoints
-            }
-        return self._weights.get((cell_id, model, gateway))
+    def _line_up(self, fleet: Fleet) -> _Lineup:
+        pools, last = fleet.pools(), self._lineup
+        ready = fleet.state[pools.row] == CellState.READY
+        mask = ready.tobytes()
+        if last is None or last.pools is not pools or last.ready != mask:
+            members = np.flatnonzero(ready)
+            row, pool, keys = pools.row[members], pools.pool[members], _keys(fleet, pools, members)
+            self._lineup = last = _Lineup(pools, mask, members, row, pool, keys)
+        return last
+
+    def _held(self, fleet: Fleet, pressures: Pressures, row: Ints, now: float) -> Flags:
+        """(m,) or (G, m): who keeps its weight. Besides cells that are not spoken for, those that were
+        READY before this controller started, as long as there are no figures to judge them by."""
+        held: Flags = fleet.held[row] | fleet.telemetry_lost[row]
+        if now >= self._patience_ends:
+            return held
+        self._seeded.follow(fleet)
+        until = self._seeded["until"].T
+        until[pressures.quorum | (fleet.state[: fleet.size] != CellState.READY)] = NEVER
+        return held | (now < until[:, row])
 
     def _told(
         self,
@@ -110,12 +148,6 @@ class Projector:
         if not all(gateway in told for gateway in self._gateways):
             return None
         return {gateway: min(max(1, told[gateway]), most) for gateway in self._gateways}
-
-    def _push(self, fleet: Fleet, pools: Pools, members: Ints, weights: Ints) -> Plan:
-        self._models = pools.models
-        self.pushed = build_plan(fleet, pools, members, weights, self._gateways)
-        self._weights = None
-        return self.pushed
 
 
 def _keys(fleet: Fleet, pools: Pools, members: Ints) -> Ints:

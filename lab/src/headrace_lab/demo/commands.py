@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 
 import typer
 
-from headrace_shared.net import HostPort, PortInUseError, require_free
+from headrace_shared.net import CannotListenError, HostPort, require_free
 
 
 def demo(
@@ -63,5 +63,5 @@ def check_places(json: Path | None, keep_logs: Path | None, gateway_port: int) -
     if gateway_port:
         try:
             require_free("--gateway-port", HostPort("127.0.0.1", gateway_port))
-        except PortInUseError as error:
+        except CannotListenError as error:
             raise typer.BadParameter(str(error)) from error

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from headrace_agent.collectors.containment import Mishaps
 from headrace_agent.collectors.readings import CellEvent, EventKind, Gpu, HardwareReading, Health
 from headrace_agent.heartbeat.build import Identity
 from headrace_agent.service.node import Node
@@ -32,8 +33,9 @@ class Desk:
     def __init__(self) -> None:
         self.clock = FakeClock()
         self.fakes = Fakes("c1", "c2")
-        sources = self.fakes.build(SETTINGS, self.clock, self.fakes.on_event, self.fakes.on_xid)
-        self.node = Node(SETTINGS, Identity("n", "s", "0", 1), sources, self.clock)
+        mishaps = Mishaps()
+        sources = self.fakes.build(SETTINGS, self.clock, self.fakes.on_event, self.fakes.on_xid, mishaps)
+        self.node = Node(SETTINGS, Identity("n", "s", "0", 1), sources, self.clock, mishaps)
         self.all: list[CellEvent] = []
         self.one: list[tuple[str, CellEvent]] = []
         self.watch = Watch(

@@ -10,8 +10,14 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
-from headrace_controller.control.keeper import HUNG_AFTER_S, INTERVAL_S, Keeper
-from headrace_controller.control.kept_fleet import FILE_NAME, KeptFleet, KeptFleetStore, load_within
+from headrace_controller.control.keeper import FIGURES_S, HUNG_AFTER_S, INTERVAL_S, Keeper
+from headrace_controller.control.kept_fleet import (
+    FILE_NAME,
+    KeptDrain,
+    KeptFleet,
+    KeptFleetStore,
+    load_within,
+)
 from headrace_pb.v1 import telemetry_pb2 as pb
 from tests.unit.controller.control.region import Region
 
@@ -95,6 +101,33 @@ def test_only_what_changed_is_written(region: Region, disk: Disk) -> None:
     region.tick()
     keep(keeper)
     assert [each.cells[0].ready for each in disk.saved] == [True, False]
+
+
+def test_figures_alone_are_written_now_and_then(region: Region, disk: Disk) -> None:
+    """They move with every beat; the disk must not."""
+    keeper = Keeper(disk, region.loop, "r")
+    for _ in range(round(2.5 * FIGURES_S / INTERVAL_S)):
+        region.beat("c1", signals=pb.Signals(kv_fill=region.clock.now() % 7 / 10, queue_depth=1.0))
+        region.tick()
+        keep(keeper)
+    assert len(disk.saved) == 3
+    scores = [each.cells[0].scores["gw-1"] for each in disk.saved]
+    assert len(set(scores)) == 3
+    assert disk.saved[0].cells[0].rtt_ms == {"gw-1": 5.0}
+
+
+def test_a_drain_is_kept_with_its_cause_and_what_is_left_of_its_time(region: Region, disk: Disk) -> None:
+    region.loop.drain("c1", "new fans", 30.0)
+    region.tick(10.0)
+    keep(Keeper(disk, region.loop, "r"))
+    (cell,) = disk.saved[0].cells
+    expected = KeptDrain(requested_by="operator", cause="new fans", remaining_s=20.0, finished=False)
+    assert (cell.ready, cell.drain) == (False, expected)
+    region.tick(21.0)
+    keep(Keeper(disk, region.loop, "r"))
+    drain = disk.saved[1].cells[0].drain
+    assert drain is not None
+    assert (drain.cause, drain.remaining_s, drain.finished) == ("new fans", 0.0, True)
 
 
 def test_what_the_disk_refused_is_tried_again(region: Region, disk: Disk) -> None:

@@ -1,4 +1,4 @@
-"""Who speaks for which cell: additions, takeovers, refusals, withdrawals, pools, rows."""
+"""Who speaks for which cell: additions, takeovers, withdrawals, pools, rows."""
 
 from __future__ import annotations
 
@@ -8,14 +8,12 @@ import pytest
 from headrace_controller.inventory import (
     CellAdded,
     CellChanged,
-    CellRefused,
     CellReturned,
     CellTakenOver,
     CellWithdrawn,
     Fleet,
     view_cell,
     view_cells,
-    view_nodes,
 )
 from tests.unit.controller.inventory.builders import SERVING, beat, facts, fleet_of, hello, telemetry
 
@@ -41,22 +39,20 @@ def test_a_restarted_agent_takes_its_cells_over_and_its_engine_word_starts_anew(
     assert fleet.engine_state[0] == 0
 
 
-def test_a_cell_of_a_live_node_is_refused_to_another_and_given_once_it_is_silent() -> None:
+def test_a_cell_goes_at_once_to_the_node_that_ingest_lets_name_it() -> None:
+    """Ingest alone judges who holds a cell; a fleet that judged too would deafen itself to the heir."""
     fleet = fleet_of("a", now=0.0)
-    (refused,) = fleet.register("thief", "s", hello("a"), 0.2)
-    assert isinstance(refused, CellRefused)
-    assert "n-a" in refused.reason
-    assert fleet.node_cells("thief") == ()
-    assert fleet.apply("thief", telemetry(beat("a")), 0.3) == ["a"]
-    assert fleet.register("heir", "s", hello("a"), 5.0)[0] == CellTakenOver("a", "n-a")
+    assert fleet.register("heir", "s", hello("a"), 0.2) == [CellTakenOver("a", "n-a")]
     assert fleet.node_cells("heir") == ("a",)
-    assert fleet.apply("n-a", telemetry(beat("a")), 5.1) == ["a"]
+    assert fleet.apply("heir", telemetry(beat("a")), 0.3) == []
+    assert fleet.engine_state[0] == SERVING
+    assert fleet.apply("n-a", telemetry(beat("a")), 0.4) == ["a"]
 
 
-def test_a_cell_named_twice_is_refused_once() -> None:
-    changes = Fleet(["g"]).register("n", "s", hello("a", "a"), 0.0)
-    assert changes[0] == CellAdded("a")
-    assert isinstance(changes[1], CellRefused)
+def test_a_cell_named_twice_is_taken_once() -> None:
+    fleet = Fleet(["g"])
+    assert fleet.register("n", "s", hello("a", "a"), 0.0) == [CellAdded("a")]
+    assert fleet.node_cells("n") == ("a",)
 
 
 def test_a_withdrawn_cell_is_not_heard_any_more_and_may_return() -> None:
@@ -91,16 +87,54 @@ def test_an_engine_that_names_no_model_keeps_those_it_named() -> None:
     assert fleet.facts_of(0).model_ids == ("m",)
 
 
-def test_a_pool_stays_known_until_all_cells_that_served_it_are_forgotten() -> None:
-    fleet = fleet_of("a", "b")
-    for cell in ("a", "b"):
-        fleet.register(f"n-{cell}", "s", hello(facts(cell, models=("new",))), 1.0)
-    assert fleet.pools().models == ("m", "new")
+def name(fleet: Fleet, cell: str, now: float, *models: str) -> None:
+    """The cell's node says which models it serves."""
+    fleet.register(f"n-{cell}", "s", hello(facts(cell, models=models)), now)
+    fleet.forget_pools(now)
+
+
+def test_a_pool_stays_known_for_the_retention_after_the_last_cell_that_named_it() -> None:
+    fleet = Fleet(["g"], retention_s=60.0)
+    name(fleet, "a", 0.0, "old")
+    name(fleet, "b", 0.0, "old")
+    name(fleet, "a", 100.0, "new")
+    name(fleet, "a", 200.0, "new")
+    assert fleet.pools().models == ("new", "old")
+    name(fleet, "b", 210.0, "new")
+    name(fleet, "b", 269.0, "new")
+    assert fleet.pools().models == ("new", "old")
+    name(fleet, "b", 270.0, "new")
+    assert fleet.pools().models == ("new",)
+
+
+def test_adapters_that_come_and_go_leave_no_pools_behind() -> None:
+    fleet = Fleet(["g"], retention_s=60.0)
+    for number in range(500):
+        name(fleet, "a", float(number), "base", f"lora-{number}")
+        assert len(fleet.pools().models) <= 62
+    assert fleet.pools().index.keys() >= {"base", "lora-499"}
+
+
+def test_a_pool_that_is_named_again_is_the_same_pool_and_its_time_starts_over() -> None:
+    fleet = Fleet(["g"], retention_s=60.0)
+    name(fleet, "a", 0.0, "x", "y")
+    number = dict(zip(fleet.pools().models, fleet.pools().ids.tolist(), strict=True))["x"]
+    name(fleet, "a", 50.0, "y")
+    name(fleet, "a", 100.0, "x", "y")
+    name(fleet, "a", 150.0, "y")
+    name(fleet, "a", 209.0, "y")
+    pools = fleet.pools()
+    assert dict(zip(pools.models, pools.ids.tolist(), strict=True))["x"] == number
+
+
+def test_a_forgotten_cells_pool_goes_with_it_when_nobody_else_names_it() -> None:
+    fleet = Fleet(["g"], retention_s=60.0)
+    name(fleet, "a", 0.0, "m", "rare")
+    name(fleet, "b", 0.0, "m")
     fleet.remove("a")
-    assert fleet.pools().models == ("m", "new")
-    fleet.remove("b")
-    assert fleet.pools().models == ()
-    assert fleet.nodes_heard() == frozenset()
+    fleet.forget_pools(60.0)
+    assert fleet.pools().models == ("m",)
+    assert fleet.nodes.keys() == {"n-b"}
 
 
 def test_pools_are_rebuilt_only_when_models_change() -> None:
@@ -109,7 +143,8 @@ def test_pools_are_rebuilt_only_when_models_change() -> None:
     fleet.apply("n-a", telemetry(beat("a")), 1.0)
     assert fleet.pools() is before
     fleet.register("n-b", "s", hello("b"), 1.0)
-    assert fleet.pools().version > before.version
+    assert fleet.pools() is not before
+    assert len(fleet.pools().row) == 2
 
 
 def test_a_reused_row_is_blank_and_has_another_generation() -> None:
@@ -135,7 +170,7 @@ def test_growth_keeps_what_was_there() -> None:
     fleet.register("o", "s", hello(*(f"d{number}" for number in range(100))), 2.0)
     assert fleet.size == 200
     assert [fleet.signals[fleet.row(name), 0] for name in names] == list(range(100))
-    assert fleet.signals_for(1).shape == (200, 10)
+    assert fleet.rtt_ms[: fleet.size].shape == (200, 2)
 
 
 def test_removal_of_an_unknown_cell_is_no_error_and_lookup_is() -> None:
@@ -158,4 +193,3 @@ def test_views_are_plain_and_detached() -> None:
     assert seen.telemetry_age_s == 1.0
     assert "ttft_p95_s" not in seen.signals
     assert view_cell(fleet, "b", 2.0).telemetry_age_s is None
-    assert [node.name for node in view_nodes(fleet, 3.0)] == ["n-a", "n-b"]

@@ -76,7 +76,33 @@ def test_a_path_belongs_to_every_cell_of_its_node_and_to_its_gateway() -> None:
     assert math.isnan(fleet.rtt_ms[fleet.row("c"), 1])
     assert np.isnan(fleet.rtt_ms[:3, 0]).all()
     assert fleet.path_at[0, 1] == pytest.approx(1.5)
-    assert fleet.signals_for(1)[0, 8:].tolist() == [7.0, 1.0]
+    assert fleet.jitter_ms[0, 1] == 1.0
+
+
+def test_a_path_that_loses_everything_says_so_and_how_far_it_led_is_still_known() -> None:
+    fleet = fleet_of("a")
+    for path in (pb.PathBeat(gateway="g", rtt_ms=80.0, loss=0.0), pb.PathBeat(gateway="g", loss=1.0)):
+        fleet.apply("n-a", telemetry(paths=[path]), 1.0)
+    assert math.isnan(fleet.rtt_ms[0, 0])
+    assert fleet.loss[0, 0] == 1.0
+    assert fleet.last_rtt_ms[0, 0] == 80.0
+    fleet.apply("n-a", telemetry(paths=[pb.PathBeat(gateway="g")]), 2.0)
+    assert math.isnan(fleet.loss[0, 0])
+
+
+@pytest.mark.parametrize("field", ["engine_state", "hardware_source"])
+def test_a_number_that_this_build_does_not_know_says_nothing_and_spoils_nothing(field: str) -> None:
+    """A later agent's new state must not tear a beat in two, nor end the stream."""
+    fleet = fleet_of("a")
+    send(fleet, 1.0, beat("a", signals={"queue_depth": 1.0}))
+    odd = beat("a", signals={"queue_depth": 2.0}, in_flight=7)
+    setattr(odd, field, 300)
+    send(fleet, 1.5, odd)
+    assert fleet.signals[0, INDEX["queue_depth"]] == 2.0
+    assert fleet.in_flight[0] == 7
+    assert fleet.engine_state[0] == SERVING
+    assert fleet.engine_at[0] == (1.0 if field == "engine_state" else 1.5)
+    assert fleet.hardware_source[0] == (pb.HARDWARE_SOURCE_DCGM if field == "engine_state" else 0)
 
 
 def test_the_first_totals_are_the_base_and_later_ones_are_evidence() -> None:
@@ -130,6 +156,7 @@ def test_only_a_change_of_xid_is_news() -> None:
     assert fleet.new_xid[0] == 0
     send(fleet, 1.5, beat("a", hardware=pb.HardwareHealth(last_xid=48)))
     assert fleet.new_xid[0] == 48
+    assert fleet.xid_at[0] == 1.5
     fleet.new_xid[0] = 0
     send(fleet, 2.0, beat("a"))
     send(fleet, 2.5, beat("a", hardware=pb.HardwareHealth()))
@@ -147,5 +174,16 @@ def test_an_event_writes_the_engines_state_and_its_xid_is_no_news_twice() -> Non
     assert fleet.note_event("n-a", pb.CellEvent(cell_id="a", kind=pb.CELL_EVENT_KIND_XID, xid=48), 1.1)
     send(fleet, 1.5, beat("a", hardware=pb.HardwareHealth(last_xid=48)))
     assert fleet.new_xid[0] == 0
-    assert fleet.note_event("n-a", pb.CellEvent(cell_id="a", kind=pb.CELL_EVENT_KIND_GPU_LOST), 2.0)
+    lost = pb.CellEvent(cell_id="a", kind=pb.CELL_EVENT_KIND_GPU_LOST, age_ms=60_000)
+    assert fleet.note_event("n-a", lost, 2.0)
+    assert not fleet.gpu_lost[0], "whether it is lost now is the next beat's to say"
+    lost.age_ms = 0
+    assert fleet.note_event("n-a", lost, 2.0)
     assert fleet.gpu_lost[0]
+
+
+def test_an_xid_seen_after_an_outage_may_have_happened_at_any_time_in_it() -> None:
+    fleet = fleet_of("a")
+    send(fleet, 1.0, beat("a", hardware=pb.HardwareHealth()))
+    send(fleet, 90.0, beat("a", hardware=pb.HardwareHealth(last_xid=79)))
+    assert (fleet.new_xid[0], fleet.xid_at[0]) == (79, 1.0)

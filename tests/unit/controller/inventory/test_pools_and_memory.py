@@ -19,7 +19,7 @@ MEMBERS = st.lists(st.tuples(st.integers(0, 3), VALUE, st.booleans()), max_size=
 
 def pools_of(members: list[tuple[int, float, bool]]) -> tuple[Pools, np.ndarray, np.ndarray]:
     cells = [(f"c{number:02d}", number, (f"m{pool}",)) for number, (pool, _, _) in enumerate(members)]
-    pools = build_pools({f"m{pool}": pool + 1 for pool in range(4)}, cells, 1)
+    pools = build_pools({f"m{pool}": pool + 1 for pool in range(4)}, cells)
     values = np.array([value for _, value, _ in members])
     counted = np.array([counts for _, _, counts in members], dtype=bool)
     return pools, values[pools.row], counted[pools.row]
@@ -49,7 +49,7 @@ def test_medians_of_others_leave_out_the_cell_itself(members: list[tuple[int, fl
 
 
 def test_an_empty_fleet_has_no_pools() -> None:
-    pools = build_pools({}, [], 1)
+    pools = build_pools({}, [])
     nothing = np.zeros(0)
     assert pools.medians(nothing, nothing.astype(bool)).tolist() == []
     assert pools.medians_of_others(nothing, nothing.astype(bool)).tolist() == []

@@ -38,4 +38,3 @@ def test_it_stays_shut_while_nobody_was_heard_and_open_once_open() -> None:
     assert not barrier.open(NONE, 1000.0)
     assert barrier.open(frozenset({"n"}), 1001.0)
     assert barrier.open(NONE, 1002.0)
-    assert barrier.is_open

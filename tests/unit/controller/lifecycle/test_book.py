@@ -161,16 +161,36 @@ def test_a_failed_cell_that_serves_again_returns_by_itself_after_its_hold_down()
 
 
 def test_silence_asks_the_engine_and_its_answer_decides() -> None:
-    for answer, state, lost in (
-        (Answer.ALIVE, READY, True),
-        (Answer.DEAD, CellState.FAILED, False),
-        (Answer.NO_ANSWER, CellState.FAILED, False),
-    ):
+    for answer, state, lost in ((Answer.ALIVE, READY, True), (Answer.DEAD, CellState.FAILED, False)):
         site = serving("a")
         assert site.tick(0.6) == (AskEngine("a"),)
         assert site.state("a") is READY
         site.book.answered("a", answer, site.now)
         assert (site.state("a"), site.book.life("a").telemetry_lost) == (state, lost)
+
+
+def test_an_unanswered_question_is_asked_again_at_once_and_the_second_in_a_row_decides() -> None:
+    """One slow answer is no death: an engine that renders a page takes longer than a time-out."""
+    site = serving("a")
+    site.tick(0.6)
+    assert site.book.answered("a", Answer.NO_ANSWER, site.now) == (AskEngine("a"),)
+    assert site.state("a") is READY
+    assert [type(told) for told in site.book.answered("a", Answer.NO_ANSWER, site.now + 0.1)] == [Publish]
+    assert site.state("a") is CellState.FAILED
+
+
+@pytest.mark.parametrize("between", ["an answer", "a beat"])
+def test_unanswered_questions_that_are_not_in_a_row_decide_nothing(between: str) -> None:
+    site = serving("a")
+    site.tick(0.6)
+    site.book.answered("a", Answer.NO_ANSWER, site.now)
+    if between == "an answer":
+        site.book.answered("a", Answer.ALIVE, site.now)
+    else:
+        site.beat("a")
+    site.tick(0.6)
+    assert site.book.answered("a", Answer.NO_ANSWER, site.now) == (AskEngine("a"),)
+    assert site.state("a") is READY
 
 
 def test_an_answer_that_comes_after_the_agent_was_heard_changes_nothing() -> None:
@@ -207,7 +227,11 @@ def test_a_planned_goodbye_moves_no_traffic_and_an_unplanned_one_takes_its_cours
     site = serving("a", "b")
     site.book.goodbye("n-a", True, 30.0, site.now)
     site.book.goodbye("n-b", False, 30.0, site.now)
-    assert site.tick(0.6) == (AskEngine("b"),)
+    assert set(site.tick(0.6)) == {AskEngine("a"), AskEngine("b")}
+    for cell in ("a", "b"):
+        site.book.answered(cell, Answer.NO_ANSWER, site.now)
+        site.book.answered(cell, Answer.NO_ANSWER, site.now)
+    assert (site.state("a"), site.state("b")) == (READY, CellState.FAILED)
     site.tick(9.0)
     assert site.hello("a", incarnation=2) == ()
     site.beat("a", LOADING)
@@ -229,8 +253,21 @@ def test_a_goodbye_with_an_absurd_grace_holds_for_an_hour_at_most() -> None:
 def test_an_agent_that_does_not_return_within_its_grace_counts_as_silent() -> None:
     site = serving("a")
     site.book.goodbye("n-a", True, 2.0, site.now)
-    assert site.tick(2.4) == ()
-    assert site.tick(0.2) == (AskEngine("a"),)
+    for _ in range(4):
+        site.tick(0.49)
+        assert site.book.answered("a", Answer.NO_ANSWER, site.now) == ()
+    site.tick(0.6)
+    site.book.answered("a", Answer.NO_ANSWER, site.now)
+    assert site.state("a") is CellState.FAILED
+
+
+def test_a_grace_does_not_shield_an_engine_that_is_surely_dead() -> None:
+    """A host that is shut down says a planned goodbye too, and takes its engine along."""
+    site = serving("a")
+    site.book.goodbye("n-a", True, 30.0, site.now)
+    assert site.tick(0.6) == (AskEngine("a"),)
+    assert [type(told) for told in site.book.answered("a", Answer.DEAD, site.now)] == [Publish]
+    assert site.state("a") is CellState.FAILED
 
 
 @pytest.mark.parametrize("xid", [48, 79, 94, 95])
@@ -260,6 +297,79 @@ def test_an_xid_event_and_its_beat_fail_a_cell_once_until_its_engine_restarts() 
     site.beat("a", serving_ms=100, hardware=pb.HardwareHealth(last_xid=79))
     site.tick()
     assert site.state("a") is READY
+
+
+OLD = 3_300_000
+"""An event of 55 minutes ago, ms: told again by an agent that was cut off since."""
+
+
+def serve_for(site: Site, seconds: float, since: float, **fields: object) -> set[CellState]:
+    """Beats of an engine that has served since a moment; the states that its cell was in."""
+    seen = set()
+    for _ in range(round(seconds / 0.5)):
+        site.now += 0.45
+        site.beat("a", serving_ms=round((site.now - since) * 1000), **fields)
+        site.tick()
+        seen.add(site.state("a"))
+    return seen
+
+
+@pytest.mark.parametrize("fault", ["xid", "gpu"])
+@pytest.mark.parametrize("first", ["beat", "event"])
+def test_an_old_hardware_fault_from_before_the_engines_present_life_changes_nothing(
+    fault: str, first: str
+) -> None:
+    site = serving("a")
+    site.tick(0.4)
+    site.hello("a", incarnation=2)
+    began = site.now - 3000.0
+    if first == "beat":
+        site.beat("a", serving_ms=3_000_000)
+    if fault == "xid":
+        told = site.event("a", pb.CELL_EVENT_KIND_XID, xid=79, age_ms=OLD)
+    else:
+        told = site.event("a", pb.CELL_EVENT_KIND_GPU_LOST, age_ms=OLD)
+    assert told == ()
+    assert serve_for(site, 5.0, began, hardware=pb.HardwareHealth(last_xid=79)) == {READY}
+
+
+def test_an_old_hardware_fault_of_the_engines_present_life_fails_it_until_it_restarts() -> None:
+    site = serving("a")
+    site.tick(0.4)
+    site.hello("a", incarnation=2)
+    began = site.now - 3600.0
+    site.event("a", pb.CELL_EVENT_KIND_XID, xid=79, age_ms=OLD)
+    assert serve_for(site, 5.0, began) == {CellState.FAILED}
+    assert serve_for(site, 5.0, site.now) >= {READY}
+    assert site.state("a") is READY
+
+
+@pytest.mark.parametrize("state", [LOADING, DOWN])
+def test_an_old_hardware_fault_keeps_no_engine_out_that_begins_to_serve_after_it(state: int) -> None:
+    site = Site("a")
+    site.beat("a", state)
+    site.event("a", pb.CELL_EVENT_KIND_XID, xid=79, age_ms=OLD)
+    site.tick()
+    assert READY in serve_for(site, 2.0, site.now)
+
+
+def test_an_xid_that_a_beat_tells_after_an_outage_may_be_as_old_as_the_outage() -> None:
+    """The engine died of it and was restarted while its agent was cut off."""
+    site = serving("a")
+    site.beat("a", hardware=pb.HardwareHealth())
+    site.tick()
+    cut_off = site.now
+    site.tick(0.6)
+    site.book.answered("a", Answer.ALIVE, site.now)
+    site.now += 600.0
+    assert serve_for(site, 5.0, cut_off + 300.0, hardware=pb.HardwareHealth(last_xid=79)) == {READY}
+
+
+def test_a_fresh_fault_is_of_the_engines_present_life_however_young_that_is() -> None:
+    site = serving("a")
+    site.beat("a", serving_ms=100)
+    assert site.event("a", pb.CELL_EVENT_KIND_XID, xid=79, age_ms=20) != ()
+    assert site.state("a") is CellState.FAILED
 
 
 def test_a_lost_gpu_keeps_its_cell_out_until_it_is_back() -> None:
@@ -345,6 +455,41 @@ def test_a_cell_that_its_agent_names_no_more_is_forgotten_after_the_retention() 
     assert "a" not in site.fleet
     with pytest.raises(KeyError):
         site.book.life("a")
+
+
+def test_a_cell_with_an_operators_drain_is_never_forgotten() -> None:
+    """Its host is off for longer than the retention, and comes back: the operator's word stands."""
+    site = serving("a", retention_s=60.0)
+    site.book.drain("a", site.now, requested_by="operator", cause="new fans", deadline_s=1.0)
+    for _ in range(100):
+        site.tick(10.0)
+    site.hello("a", incarnation=2)
+    site.beat("a")
+    site.tick()
+    assert site.state("a") is CellState.TERMINATED
+    site.book.undrain("a", site.now, "back")
+    site.beat("a")
+    site.tick()
+    assert site.state("a") is READY
+
+
+def test_a_cell_that_only_slept_is_forgotten() -> None:
+    site = serving("a", retention_s=60.0)
+    site.beat("a", SLEEPING)
+    site.tick()
+    site.event("a", pb.CELL_EVENT_KIND_DRAIN_FINISHED)
+    assert site.tick(61.0) == (Forget("a"),)
+
+
+def test_a_cell_that_another_node_took_over_lives_on_by_that_nodes_word() -> None:
+    site = serving("a")
+    site.book.goodbye("n-a", True, 30.0, site.now)
+    changes = site.fleet.register("n-b", "s", hello("a"), site.now)
+    assert site.book.registered(changes, site.now) == ()
+    assert site.state("a") is READY
+    site.fleet.apply("n-b", telemetry(beat("a", DOWN)), site.now)
+    site.tick()
+    assert site.state("a") is CellState.FAILED
 
 
 def test_a_failed_cell_whose_agent_still_speaks_is_kept() -> None:

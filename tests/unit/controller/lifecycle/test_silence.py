@@ -45,11 +45,24 @@ def test_the_silence_of_a_cell_that_is_down_says_nothing(state: CellState) -> No
     assert silence.scan(fleet, 9.0).ask.tolist() == []
 
 
-def test_a_planned_goodbye_puts_silence_off_to_the_end_of_its_grace() -> None:
+def test_the_engines_of_an_agent_on_a_planned_leave_are_asked_all_the_same() -> None:
     fleet, silence = ready_fleet("a"), watch()
     fleet.hold_until[0] = 30.0
-    assert silence.scan(fleet, 30.4).ask.tolist() == []
-    assert silence.scan(fleet, 30.6).ask.tolist() == [0]
+    assert silence.scan(fleet, 0.5).ask.tolist() == []
+    assert silence.scan(fleet, 0.6).ask.tolist() == [0]
+
+
+def test_without_questions_a_planned_goodbye_puts_the_end_off_to_that_of_its_grace() -> None:
+    fleet, silence = ready_fleet("a"), watch(on_silence="fail")
+    fleet.hold_until[0] = 30.0
+    assert silence.scan(fleet, 30.4).dead.tolist() == []
+    assert silence.scan(fleet, 30.6).dead.tolist() == [0]
+
+
+def test_planned_leaves_raise_no_alarm_however_many_they_are() -> None:
+    fleet, _ = outage(9, 9)
+    fleet.hold_until[:9] = 30.0
+    assert not watch().scan(fleet, 0.6).alarm
 
 
 @pytest.mark.parametrize("late", [0.2, 0.6, 2.0, 10.0])

@@ -140,6 +140,31 @@ def test_a_restart_that_nobody_saw_shows_in_how_long_the_engine_serves() -> None
     assert cell(60.0, E.ENGINE_SERVING, serving_s=30.0) is CellState.READY
 
 
+def test_a_fault_is_dated_by_when_it_happened_not_by_when_it_was_told() -> None:
+    cell = ready()
+    cell(100.0, E.HARDWARE_FATAL, age_s=50.0)
+    assert cell.life.broken_at == 50.0
+    assert cell(200.0, E.ENGINE_SERVING, serving_s=160.0) is CellState.FAILED
+    assert cell(200.0, E.ENGINE_SERVING, serving_s=140.0) is CellState.READY
+
+
+def test_the_newest_of_several_faults_counts() -> None:
+    cell = ready()
+    cell(100.0, E.HARDWARE_FATAL)
+    cell(101.0, E.HARDWARE_FATAL, age_s=60.0)
+    assert cell.life.broken_at == 100.0
+    cell(150.0, E.HARDWARE_FATAL)
+    assert cell.life.broken_at == 150.0
+
+
+@pytest.mark.parametrize("age_s", [61.0, 3600.0])
+def test_a_fault_from_before_the_engines_present_life_is_history(age_s: float) -> None:
+    cell = ready()
+    before = cell.life
+    cell(100.0, E.HARDWARE_FATAL, age_s=age_s, serving_s=60.0)
+    assert cell.life is before
+
+
 def test_a_drain_tells_the_agent_and_at_its_end_whoever_asked() -> None:
     cell = ready()
     asked = {"requested_by": "operator", "target": "ticket 7", "deadline_s": 30.0, "cause": "upgrade"}
@@ -240,7 +265,7 @@ def test_a_life_that_contradicts_itself_is_found_out() -> None:
         replace(life, ready_since=None),
         replace(life, hold_down_until=99.0),
         replace(life, state=CellState.DRAINING, ready_since=None),
-        replace(life, needs_restart=True),
+        replace(life, broken_at=1.0),
         replace(life, history=()),
     ):
         with pytest.raises(BrokenInvariantError):

@@ -103,6 +103,32 @@ def test_counts_come_before_a_plain_rate() -> None:
     assert math.isnan(errors.estimate(fleet)[0])
 
 
+def test_an_agent_that_returns_takes_no_evidence_back_before_it_counts_anew() -> None:
+    """Its first beats may have read nothing yet; a failing cell must not shine meanwhile."""
+    fleet = fleet_of("a")
+    errors = ErrorEstimator(PressureSettings())
+    for now, bad in ((1.0, 0), (2.0, 50)):
+        fleet.apply("n-a", telemetry(beat("a", totals={"ok": bad, "client_errors": bad})), now)
+    before = errors.estimate(fleet)[0]
+    assert before == pytest.approx(0.5)
+    fleet.register("n-a", "s", hello("a", incarnation=2), 3.0)
+    assert errors.estimate(fleet)[0] == before
+    fleet.apply("n-a", telemetry(beat("a")), 3.5)
+    assert errors.estimate(fleet)[0] == before
+    fleet.apply("n-a", telemetry(beat("a", totals={"ok": 1, "client_errors": 1})), 4.0)
+    assert errors.estimate(fleet)[0] == before
+
+
+def test_an_engine_that_counts_no_failures_any_more_is_judged_by_its_plain_rate_again() -> None:
+    fleet = fleet_of("a")
+    errors = ErrorEstimator(PressureSettings())
+    fleet.apply("n-a", telemetry(beat("a", totals={"ok": 0, "client_errors": 0})), 1.0)
+    errors.estimate(fleet)
+    fleet.register("n-a", "s", hello("a", incarnation=2), 3.0)
+    fleet.apply("n-a", telemetry(beat("a", signals={"error_rate": 0.25}, totals={"ok": 7})), 3.5)
+    assert errors.estimate(fleet)[0] == 0.25
+
+
 def test_a_cell_that_takes_over_a_row_inherits_no_evidence() -> None:
     counter = Counter("a", "b")
     counter.answer("a", client_errors=100)

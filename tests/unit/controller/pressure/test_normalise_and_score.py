@@ -10,9 +10,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from headrace_controller.pressure import SCORERS, count_present, normalise, resolve_ranges, saturate, score
+from headrace_controller.pressure import (
+    SCORERS,
+    count_present,
+    fill,
+    normalise,
+    resolve_ranges,
+    saturate,
+    score,
+)
 from headrace_controller.settings import RangeSettings
 from headrace_shared.signals import INDEX, SIGNALS
+from tests.unit.controller.inventory.builders import fleet_of
 
 RANGES = resolve_ranges({})
 ANY = st.floats(allow_nan=True, allow_infinity=True)
@@ -42,13 +51,6 @@ def test_settings_override_single_figures() -> None:
     assert (ranges.low[0], ranges.high[0], ranges.weight[0]) == (0.0, 64.0, 0.2)
     assert ranges.weight[INDEX["rtt_ms"]] == 0
     assert ranges.high[INDEX["rtt_ms"]] == 150.0
-
-
-def test_an_empty_range_is_refused_by_name() -> None:
-    with pytest.raises(ValueError, match=r"signals\.kv_fill: low is 2 and high is 1"):
-        resolve_ranges({"kv_fill": RangeSettings(low=2.0)})
-    with pytest.raises(ValueError, match="all weights are 0"):
-        resolve_ranges({signal.name: RangeSettings(weight=0) for signal in SIGNALS})
 
 
 @given(arrays(np.float64, (6, 8), elements=UNIT), arrays(np.float64, (2, 6, 2), elements=UNIT))
@@ -91,6 +93,26 @@ def test_more_of_any_signal_is_never_less_pressure(signals: np.ndarray, column: 
     worse[column] = max(worse[column], more)
     pair = score(np.stack((signals, worse)), np.full((1, 2, 2), 0.1), SCORERS["v3"](RANGES))[0]
     assert pair[1] >= pair[0] - 1e-12
+
+
+@given(arrays(np.float64, (6, 8), elements=st.floats(0, 1)), st.integers(0, 5), st.integers(0, 7))
+def test_one_nan_touches_one_cell_only_also_where_gaps_are_filled(
+    cell: np.ndarray, row: int, column: int
+) -> None:
+    pools, ready, weight = fleet_of(*"abcdef").pools(), np.ones(6, dtype=bool), SCORERS["v3"](RANGES)
+    odd = cell.copy()
+    odd[row, column] = math.nan
+    filled = fill(odd, weight[:8], pools, ready)
+    others = np.arange(6) != row
+    np.testing.assert_array_equal(filled[others], cell[others])
+    assert filled[row, column] == np.median(cell[others, column])
+
+
+def test_what_nobody_in_the_pool_has_is_not_made_up() -> None:
+    pools, weight = fleet_of("a", "b").pools(), np.ones(3)
+    cell = np.array([[0.5, math.nan, 0.1], [0.7, math.nan, math.nan]])
+    filled = fill(cell, weight, pools, np.array([True, False]))
+    np.testing.assert_array_equal(filled, [[0.5, math.nan, 0.1], [0.7, math.nan, 0.1]])
 
 
 def test_v2_does_not_look_at_the_network() -> None:

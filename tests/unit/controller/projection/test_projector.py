@@ -20,6 +20,7 @@ class Stage:
         self.model = PressureModel(PressureSettings(smoothing_s=0.0), len(GATEWAYS), jump=0.3)
         self.projector = Projector(ProjectionSettings(), GATEWAYS, ramp_s=10.0)
         self.now = 1000.0
+        self.pushed = Plan()
         for number, cell in enumerate(cells):
             self.add(cell, 8000 + number, models)
 
@@ -34,14 +35,21 @@ class Stage:
         self.fleet.state[row] = state
         self.fleet.ready_since[row] = 0.0 if state is CellState.READY else float("nan")
 
-    def tick(self, seconds: float = 0.0, force: bool = False, **loads: float) -> Projected:
+    def tick(self, seconds: float = 0.0, force: bool = False, silent: str = "", **loads: float) -> Projected:
         self.now += seconds
-        for cell in self.fleet.cell_ids():
+        for cell in (cell for cell in self.fleet.cell_ids() if cell not in silent):
             signals = dict(ENOUGH) if cell not in loads else dict.fromkeys(ENOUGH, loads[cell])
             if cell in loads:
                 signals["queue_depth"] = 32.0 * loads[cell]
             self.fleet.apply(f"n-{cell}", telemetry(beat(cell, signals=signals)), self.now)
-        return self.projector.tick(self.fleet, self.model.tick(self.fleet, self.now), self.now, force)
+        found = self.projector.tick(self.fleet, self.model.tick(self.fleet, self.now), self.now, force)
+        self.pushed = found.plan or self.pushed
+        return found
+
+    def weight_of(self, cell: str, model: str, gateway: str) -> int | None:
+        """The weight pushed last."""
+        told = {each.cell_id: each.weight for each in self.pushed.pools[model][gateway]}
+        return told.get(cell)
 
 
 def cells_of(plan: Plan | None, model: str = "m", gateway: str = "g") -> list[str]:
@@ -88,19 +96,19 @@ def test_a_cell_with_two_models_has_a_weight_in_each_pool() -> None:
     plan = stage.tick(a=0.8, b=0.1).plan
     assert cells_of(plan, "base") == ["a", "b"]
     assert cells_of(plan, "lora") == ["a"]
-    assert stage.projector.weight_of("a", "base", "g") == 7
-    assert stage.projector.weight_of("a", "lora", "g") == 100
-    assert stage.projector.weight_of("b", "lora", "g") is None
+    assert stage.weight_of("a", "base", "g") == 7
+    assert stage.weight_of("a", "lora", "g") == 100
+    assert stage.weight_of("b", "lora", "g") is None
 
 
 def test_a_cell_whose_telemetry_is_lost_keeps_its_weight() -> None:
     stage = Stage("a", "b")
     stage.tick(a=0.1, b=0.4)
-    before = stage.projector.weight_of("b", "m", "g")
+    before = stage.weight_of("b", "m", "g")
     stage.fleet.telemetry_lost[stage.fleet.row("b")] = True
     found = stage.tick(2.0, force=True, a=0.1, b=0.9)
     assert found.reason == "lifecycle"
-    assert stage.projector.weight_of("b", "m", "g") == before
+    assert stage.weight_of("b", "m", "g") == before
 
 
 def test_a_fresh_cell_ramps_up_beside_one_that_serves() -> None:
@@ -109,7 +117,7 @@ def test_a_fresh_cell_ramps_up_beside_one_that_serves() -> None:
     weights = []
     for _ in range(13):
         stage.tick(1.0)
-        weights.append(stage.projector.weight_of("b", "m", "g"))
+        weights.append(stage.weight_of("b", "m", "g"))
     assert weights[0] == 10
     assert weights == sorted(weights)
     assert weights[-1] == 100
@@ -118,11 +126,11 @@ def test_a_fresh_cell_ramps_up_beside_one_that_serves() -> None:
 def test_a_reused_row_inherits_no_weight() -> None:
     stage = Stage("a", "b")
     stage.tick(a=0.1, b=0.9)
-    assert stage.projector.weight_of("b", "m", "g") == 3
+    assert stage.weight_of("b", "m", "g") == 3
     stage.fleet.remove("b")
     stage.add("c", 9000)
     stage.tick(0.05, a=0.1, c=0.1)
-    assert stage.projector.weight_of("c", "m", "g") == 100
+    assert stage.weight_of("c", "m", "g") == 100
 
 
 def test_weights_kept_from_before_a_restart_hold_for_held_cells() -> None:
@@ -131,8 +139,32 @@ def test_weights_kept_from_before_a_restart_hold_for_held_cells() -> None:
     stage.fleet.telemetry_lost[: stage.fleet.size] = True
     stage.projector.seed(stage.fleet, kept, stage.now)
     assert stage.tick(0.05).reason == "pools"
-    told = [stage.projector.weight_of(c, "m", g) for c in ("a", "b") for g in GATEWAYS]
+    told = [stage.weight_of(c, "m", g) for c in ("a", "b") for g in GATEWAYS]
     assert told == [100, 90, 17, 23]
+
+
+def test_weights_kept_from_before_a_restart_stand_until_there_are_figures_or_patience_ends() -> None:
+    stage = Stage("a", "b", "c")
+    kept = {"a": {"m": {"g": 100, "h": 100}}, "b": {"m": {"g": 1, "h": 1}}, "c": {"m": {"g": 50, "h": 50}}}
+    stage.projector.seed(stage.fleet, kept, stage.now, patience_s=8.0)
+    assert stage.tick(0.05, silent="abc").reason == "pools"
+    assert [stage.weight_of(cell, "m", "g") for cell in "abc"] == [100, 1, 50]
+    stage.tick(2.0, silent="bc", force=True)
+    assert [stage.weight_of(cell, "m", "g") for cell in "abc"] == [100, 1, 50]
+    stage.tick(2.0, silent="c", force=True)
+    assert [stage.weight_of(cell, "m", "g") for cell in "abc"] == [100, 100, 50]
+    stage.tick(4.0, silent="c", force=True)
+    assert stage.weight_of("c", "m", "g") == 100
+
+
+def test_a_cell_that_failed_and_returned_waits_for_nothing() -> None:
+    stage = Stage("a", "b")
+    kept = {"a": {"m": {"g": 100, "h": 100}}, "b": {"m": {"g": 1, "h": 1}}}
+    stage.projector.seed(stage.fleet, kept, stage.now, patience_s=60.0)
+    for state in (CellState.READY, CellState.FAILED, CellState.READY):
+        stage.set("b", state)
+        stage.tick(0.05, silent="ab")
+    assert stage.weight_of("b", "m", "g") == 100
 
 
 def test_kept_weights_out_of_bounds_are_brought_within() -> None:
@@ -140,7 +172,7 @@ def test_kept_weights_out_of_bounds_are_brought_within() -> None:
     stage.fleet.telemetry_lost[0] = True
     stage.projector.seed(stage.fleet, {"a": {"m": {"g": 0, "h": 10**9}}}, stage.now)
     stage.tick()
-    assert [stage.projector.weight_of("a", "m", g) for g in GATEWAYS] == [1, 100]
+    assert [stage.weight_of("a", "m", g) for g in GATEWAYS] == [1, 100]
 
 
 def test_the_baseline_holds_all_but_the_terminated_with_equal_weights() -> None:

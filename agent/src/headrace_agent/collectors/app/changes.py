@@ -10,17 +10,19 @@ from headrace_shared import log
 class ChangeLog:
     """Remembers the last trouble of each thing of one cell, and logs only what differs from it.
 
-    `counts` says how often each thing was noted with trouble.
+    `tries` says how often each thing was noted, `failures` how often with trouble.
     """
 
     def __init__(self, cell_id: str) -> None:
         self._log = log.get("engine").bind(cell=cell_id)
         self._last: dict[str, str] = {}
-        self.counts: Counter[str] = Counter()
+        self.tries: Counter[str] = Counter()
+        self.failures: Counter[str] = Counter()
 
     def note(self, what: str, trouble: str) -> None:
         """`trouble` is what is wrong with `what` now, in words that do not vary; "" = nothing."""
-        self.counts[what] += bool(trouble)
+        self.tries[what] += 1
+        self.failures[what] += bool(trouble)
         if trouble == self._last.get(what, ""):
             return
         self._last[what] = trouble

@@ -3,83 +3,44 @@
 from __future__ import annotations
 
 import asyncio
-import errno
+import base64
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
+from urllib.parse import quote, unquote, urlsplit
 
-import aiohttp
+from headrace_agent.collectors.app.answer import Answer
+from headrace_agent.collectors.app.connection import Connection
+from headrace_agent.collectors.app.dial import Dialer
+from headrace_agent.collectors.app.errors import (
+    AnswerError,
+    BrokenError,
+    ClosedError,
+    RefusedError,
+    SilentError,
+    UnreachableError,
+    hint,
+)
 
-from headrace_agent.collectors.exposition import oversize
-
-MAX_JSON_BYTES = 1024 * 1024
-_PROOFS = ((errno.ECONNREFUSED,), (errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT))
-
-
-class CallError(Exception):
-    """A call without a usable answer; the text is the cause, for people."""
-
-
-class RefusedError(CallError):
-    """Nothing listens: the engine is not there."""
-
-
-class SilentError(CallError):
-    """No answer in time."""
-
-
-class BrokenError(CallError):
-    """The connection ended, or what came over it is no HTTP."""
-
-
-class UnreachableError(CallError):
-    """No connection for a reason that says nothing of the engine: names, routes, certificates."""
-
-
-class AnswerError(CallError):
-    """An answer came, and is not what was asked for."""
-
-
-@dataclass(frozen=True, slots=True)
-class Answer:
-    """What an engine answered."""
-
-    status: int
-    body: bytes
-
-
-def is_refused(error: BaseException) -> bool:
-    """True where a failed connect proves that nothing listens.
-
-    A name with several addresses fails with one error made of text; it counts as refused where
-    each address either refused or is of a kind that this host does not have (no IPv6).
-    """
-    if isinstance(error, ConnectionRefusedError):
-        return True
-    if not isinstance(error, OSError) or error.errno is not None:
-        return False
-    refused, absent = (sum(str(error).count(f"[Errno {no}]") for no in group) for group in _PROOFS)
-    return refused > 0 and refused + absent == str(error).count("[Errno ")
-
-
-def open_session() -> aiohttp.ClientSession:
-    """A session for one engine: no cookies, no proxies, few connections."""
-    connector = aiohttp.TCPConnector(limit=8, ttl_dns_cache=30)
-    return aiohttp.ClientSession(connector=connector, cookie_jar=aiohttp.DummyCookieJar())
+MAX_JSON_BYTES: Final = 1024 * 1024
+_MAX_IDLE: Final = 2
+_IN_PATHS: Final = "/%:@!$&'()*+,;=~"
 
 
 class EngineClient:
     """One engine's address; every call raises CallError.
 
-    `api_key_file` is read at each call to the API, so a rotated key is taken up.
+    `api_key_file` is read at each call to the API, so a rotated key is taken up. Redirects are
+    not followed, and no body is taken compressed.
     """
 
-    def __init__(self, session: aiohttp.ClientSession, url: str, api_key_file: Path | None = None) -> None:
-        self._session = session
-        self._url = url
+    def __init__(self, dialer: Dialer, url: str, api_key_file: Path | None = None) -> None:
+        self._dialer = dialer
+        self._prefix = quote(urlsplit(url).path, safe=_IN_PATHS)
+        self._common = _common_headers(dialer, url)
         self._api_key_file = api_key_file
+        self._idle: list[Connection] = []
 
     async def get(self, path: str, timeout_s: float, limit: int = MAX_JSON_BYTES) -> Answer:
         """GET `path`; raises AnswerError where the body exceeds `limit` bytes."""
@@ -99,69 +60,104 @@ class EngineClient:
         except (ValueError, RecursionError) as error:
             raise AnswerError(f"GET {path} answered something that is not JSON") from error
 
+    def request(self, method: str, path: str, body: Mapping[str, Any] | None = None) -> bytes:
+        """The bytes of a request. Raises AnswerError where the key that it needs cannot be read."""
+        content = b"" if body is None else json.dumps(body).encode()
+        lines = [f"{method} {self._prefix}{path} HTTP/1.1", *self._common]
+        if body is not None:
+            lines += ["Content-Type: application/json", f"Content-Length: {len(content)}"]
+        if path.startswith("/v1/") and self._api_key_file is not None:
+            lines = [line for line in lines if not line.startswith("Authorization:")]
+            lines.append(f"Authorization: Bearer {_read_key(self._api_key_file)}")
+        return "\r\n".join([*lines, "", ""]).encode("ascii") + content
+
+    async def dial(self) -> Connection:
+        """A new connection, which the caller closes. Raises CallError."""
+        where = f"{self._dialer.host}:{self._dialer.port}"
+        try:
+            return await self._dialer.dial(Connection)
+        except ConnectionRefusedError as error:
+            raise RefusedError(f"connection to {where} refused") from error
+        except ConnectionResetError as error:
+            raise BrokenError("connection reset") from error
+        except (OSError, ValueError) as error:
+            raise UnreachableError(f"no connection to {where}: {error}") from error
+
+    def close(self) -> None:
+        """Close the connections that wait for another call."""
+        while self._idle:
+            self._idle.pop().close()
+
     async def _call(
         self, method: str, path: str, timeout_s: float, limit: int, body: Mapping[str, Any] | None = None
     ) -> Answer:
+        call = f"{method} {path}"
+        request = self.request(method, path, body)
         try:
-            async with self._session.request(
-                method,
-                self._url + path,
-                json=body,
-                headers=self._headers(path),
-                timeout=aiohttp.ClientTimeout(total=timeout_s),
-                allow_redirects=False,
-            ) as response:
-                return Answer(response.status, await _read_bounded(response, limit))
-        except (aiohttp.ClientError, OSError, ValueError) as error:
-            raise _translate(error, f"{method} {path}", timeout_s) from error
+            async with asyncio.timeout(timeout_s):
+                return await self._exchange(request, limit, again=method == "GET")
+        except TimeoutError as error:
+            raise SilentError(f"{call} was not answered within {timeout_s:g} s") from error
+        except (BrokenError, AnswerError) as error:
+            raise type(error)(f"{call}: {error}") from error
 
-    def _headers(self, path: str) -> dict[str, str]:
-        if self._api_key_file is None or not path.startswith("/v1/"):
-            return {}
-        try:
-            key = self._api_key_file.read_text(encoding="utf-8").strip()
-        except (OSError, UnicodeDecodeError) as error:
-            raise AnswerError(f"api_key_file {self._api_key_file} cannot be read: {error}") from error
-        if not key.isascii() or not key.isprintable():
-            raise AnswerError(f"api_key_file {self._api_key_file} must hold one line of printable ASCII")
-        return {"Authorization": f"Bearer {key}"}
+    async def _exchange(self, request: bytes, limit: int, again: bool) -> Answer:
+        """Ask on a connection that waits or on a new one.
 
+        One that waited may be closed just as it is asked: where asking twice does no harm, that is
+        no answer yet.
+        """
+        while again and (waited := self._waiting()) is not None:
+            try:
+                return self._keep(waited, await waited.exchange(request, limit))
+            except ClosedError:
+                continue
+        fresh = await self.dial()
+        return self._keep(fresh, await fresh.exchange(request, limit))
 
-async def _read_bounded(response: aiohttp.ClientResponse, limit: int) -> bytes:
-    if (response.content_length or 0) > limit:
-        raise AnswerError(oversize(limit))
-    body = bytearray()
-    async for chunk in response.content.iter_any():
-        body += chunk
-        if len(body) > limit:
-            raise AnswerError(oversize(limit))
-    return bytes(body)
+    def _waiting(self) -> Connection | None:
+        while self._idle:
+            connection = self._idle.pop()
+            if connection.open:
+                return connection
+        return None
 
-
-def _translate(error: Exception, call: str, timeout_s: float) -> CallError:
-    if isinstance(error, asyncio.TimeoutError):
-        return SilentError(f"{call} was not answered within {timeout_s:g} s")
-    if isinstance(error, aiohttp.ClientSSLError | aiohttp.InvalidURL):
-        return UnreachableError(f"no connection: {error}")
-    if isinstance(error, aiohttp.ClientConnectorError):
-        if is_refused(error.os_error):
-            return RefusedError(f"connection to {error.host}:{error.port} refused")
-        if isinstance(error.os_error, ConnectionResetError):
-            return BrokenError(f"{call}: connection reset")
-        return UnreachableError(f"no connection to {error.host}:{error.port}: {error.os_error}")
-    if isinstance(error, ConnectionRefusedError):
-        return RefusedError("connection refused")
-    return BrokenError(f"{call}: {_words(error)}")
+    def _keep(self, connection: Connection, answer: Answer) -> Answer:
+        if connection.open and len(self._idle) < _MAX_IDLE:
+            self._idle.append(connection)
+        else:
+            connection.close()
+        return answer
 
 
-def _words(error: Exception) -> str:
-    if isinstance(error, aiohttp.ServerDisconnectedError | ConnectionError):
-        return "the connection was closed without an answer"
-    if isinstance(error, aiohttp.ClientPayloadError):
-        return "the answer was cut short"
-    return f"not an HTTP answer ({type(error).__name__})"
+def _common_headers(dialer: Dialer, url: str) -> list[str]:
+    host = f"[{dialer.host}]" if ":" in dialer.host else _ascii(dialer.host)
+    usual = dialer.port == (443 if dialer.tls else 80)
+    lines = [
+        f"Host: {host}" if usual else f"Host: {host}:{dialer.port}",
+        "User-Agent: headrace-agent",
+        "Accept: */*",
+        "Accept-Encoding: identity",
+    ]
+    parts = urlsplit(url)
+    if parts.username is not None:
+        pair = f"{unquote(parts.username)}:{unquote(parts.password or '')}"
+        lines.append(f"Authorization: Basic {base64.b64encode(pair.encode()).decode()}")
+    return lines
 
 
-def hint(status: int) -> str:
-    """What to do about a status of the engine's API, where that is known; else nothing."""
-    return "; give the cell's api_key_file a valid key" if status in (401, 403) else ""
+def _ascii(host: str) -> str:
+    try:
+        return host.encode("idna").decode("ascii")
+    except UnicodeError:
+        return "invalid"  # such a name cannot be looked up either, which is where it is said
+
+
+def _read_key(path: Path) -> str:
+    try:
+        key = path.read_text(encoding="utf-8").strip()
+    except (OSError, UnicodeDecodeError) as error:
+        raise AnswerError(f"api_key_file {path} cannot be read: {error}") from error
+    if not key.isascii() or not key.isprintable():
+        raise AnswerError(f"api_key_file {path} must hold one line of printable ASCII")
+    return key

@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import Hashable, Mapping, Sequence
 from typing import Generic, TypeVar
 
-from headrace_agent.collectors.app.vllm import Figures
+from headrace_agent.collectors.app.vllm import Figures, is_count
 from headrace_agent.collectors.readings import Totals
 
 Key = TypeVar("Key", bound=Hashable)
@@ -139,10 +139,14 @@ class RequestCounter:
 
     @property
     def totals(self) -> Totals | None:
-        """Requests by class since the agent started; None where nothing was ever counted."""
+        """Requests by class since the agent started; None where nothing was ever counted.
+
+        A class whose sum is beyond what can be counted is absent.
+        """
         if not self._known:
             return None
-        return Totals(**{name: round(self._sums[name]) for name in self._known})
+        counted = {name: self._sums[name] for name in self._known}
+        return Totals(**{name: round(value) for name, value in counted.items() if is_count(value)})
 
     @property
     def error_rate(self) -> float | None:

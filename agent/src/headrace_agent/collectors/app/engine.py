@@ -8,13 +8,16 @@ from dataclasses import replace
 
 from headrace_agent.collectors.app import facts
 from headrace_agent.collectors.app.changes import ChangeLog
-from headrace_agent.collectors.app.client import CallError, EngineClient, open_session
-from headrace_agent.collectors.app.metrics import MetricsSource
+from headrace_agent.collectors.app.client import EngineClient
+from headrace_agent.collectors.app.dial import Dialer
+from headrace_agent.collectors.app.errors import CallError
+from headrace_agent.collectors.app.metrics import NAME, MetricsSource
 from headrace_agent.collectors.app.probe import HealthProbe
 from headrace_agent.collectors.app.start import Starter, Surroundings
 from headrace_agent.collectors.app.state import Change, EngineHealth
 from headrace_agent.collectors.app.vllm import Figures
 from headrace_agent.collectors.app.watch import ConnectionWatch
+from headrace_agent.collectors.containment import Mishaps, keep_running
 from headrace_agent.collectors.exposition import MAX_PAGE_BYTES
 from headrace_agent.collectors.readings import (
     CellEvent,
@@ -24,6 +27,7 @@ from headrace_agent.collectors.readings import (
     EventKind,
     Model,
     SourceReading,
+    Tally,
 )
 from headrace_agent.settings import CellSettings, EngineSettings
 from headrace_shared import log
@@ -37,6 +41,9 @@ _FACTS = "model list"
 class EngineCollector:
     """Collects from one engine until cancelled; its failures stay here.
 
+    What the engine does wrong is trouble of its source, and what goes wrong unexpectedly is a
+    mishap of the one job that it broke, which is started again.
+
     `on_event` is called at each change of state, from the event loop, and must not block.
     `first_seen` is set once the state rests on evidence; until then `reading` says LOADING,
     which of an engine that served all along would be untrue.
@@ -48,11 +55,13 @@ class EngineCollector:
         settings: EngineSettings,
         clock: Clock,
         on_event: Callable[[CellEvent], None],
+        mishaps: Mishaps | None = None,
     ) -> None:
         self._cell = cell
         self._settings = settings
         self._clock = clock
         self._on_event = on_event
+        self._mishaps = mishaps if mishaps is not None else Mishaps()
         self._health = EngineHealth(settings.hung_after_s)
         self._metrics = MetricsSource(settings)
         self._scraping = asyncio.Lock()
@@ -65,19 +74,28 @@ class EngineCollector:
 
     async def run(self) -> None:
         """Watch the engine until cancelled; every connection is closed then."""
-        async with open_session() as session:
-            client = EngineClient(session, self._cell.url, self._cell.api_key_file)
-            health, settings, clock = self._health, self._settings, self._clock
-            jobs = {
-                "probe": HealthProbe(client, health, settings, clock, self._took).run(),
-                "watch": ConnectionWatch(self._cell.url, clock, self._lost, self._connected).run(),
-                "scrape": self._keep_scraping(client),
-                "start": self._starter(client).run(),
-                "facts": self._keep_facts(client),
-            }
+        dialer = Dialer(self._cell.url, self._clock)
+        client = EngineClient(dialer, self._cell.url, self._cell.api_key_file)
+        health, settings, clock = self._health, self._settings, self._clock
+        jobs = {
+            "probe": HealthProbe(client, health, settings, clock, self._took).run,
+            "watch": ConnectionWatch(dialer, clock, self._lost, self._connected).run,
+            "scrape": lambda: self._keep_scraping(client),
+            "start": self._starter(client).run,
+            "facts": lambda: self._keep_facts(client),
+        }
+        try:
             async with asyncio.TaskGroup() as group:
                 for name, job in jobs.items():
-                    group.create_task(job, name=f"engine {self._cell.id}: {name}")
+                    part = f"engine {self._cell.id}: {name}"
+                    group.create_task(keep_running(part, job, clock, self._mishaps), name=part)
+        finally:
+            client.close()
+
+    @property
+    def state(self) -> EngineState | None:
+        """The engine's state; None until the first evidence decides it."""
+        return self._health.state
 
     def reading(self, now: float) -> EngineReading:
         """The engine at `now`, on the collector's clock. Signals are those of the last page while it is
@@ -94,10 +112,11 @@ class EngineCollector:
             source=self._source(state, now),
         )
 
-    @property
-    def failures(self) -> Mapping[str, int]:
-        """Failed tries so far: what was tried (metrics page, model list, warm-up) -> how many."""
-        return self._changes.counts
+    def tallies(self) -> Mapping[str, Tally]:
+        """What was asked of the engine (`engine` is its metrics page) -> how often."""
+        names = {NAME: _METRICS, "models": _FACTS, "warm_up": _WARM_UP}
+        tries, failures = self._changes.tries, self._changes.failures
+        return {name: Tally(tries[what], failures[what]) for name, what in names.items()}
 
     @property
     def _facts(self) -> EngineFacts:
@@ -147,20 +166,24 @@ class EngineCollector:
         while True:
             began = self._clock.now()
             await self._scrape(client)
-            spent = self._clock.now() - began
-            await asyncio.sleep(max(0.0, self._settings.scrape_interval_s - spent))
+            spent_s = self._clock.now() - began
+            await asyncio.sleep(pause_s(spent_s, self._settings.scrape_interval_s))
 
     async def _scrape(self, client: EngineClient) -> Figures | None:
         """Read one page; None where it could not be had."""
         figures = None
         # One at a time: of two pages that overtake each other the older would look like a restart.
         async with self._scraping:
+            began, part = self._clock.now(), f"engine {self._cell.id}: page"
             try:
                 answer = await client.get("/metrics", self._settings.scrape_timeout_s, MAX_PAGE_BYTES)
+                now = self._clock.now()
+                figures = self._metrics.take(answer, now, took_s=now - began)
+                self._mishaps.clear(part)
             except CallError as error:
                 self._metrics.fail(str(error))
-            else:
-                figures = self._metrics.take(answer, self._clock.now())
+            except Exception as error:  # noqa: BLE001 - whatever a page provokes is trouble of its source
+                self._metrics.fail(self._mishaps.note(part, error))
         self._changes.note(_METRICS, self._metrics.trouble)
         self._heed_sleep(figures)
         return figures
@@ -191,3 +214,12 @@ class EngineCollector:
             trouble = str(error)
         self._changes.note(_FACTS, trouble)
         return self._models
+
+
+def pause_s(spent_s: float, interval_s: float) -> float:
+    """How long to leave an engine alone after it took `spent_s` to show its page.
+
+    Showing it keeps an engine from its requests, so one that is slow is asked for at most half of
+    the time.
+    """
+    return max(interval_s - spent_s, spent_s)

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from itertools import accumulate
 
 from headrace_agent.collectors.app.counters import Increments, SlidingWindow
-from headrace_agent.collectors.app.vllm import SeriesKey
+from headrace_agent.collectors.exposition import SeriesKey
 
 
 def quantile(q: float, buckets: Mapping[float, float]) -> float | None:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from headrace_agent.collectors.app import vllm
-from headrace_agent.collectors.app.client import Answer
+from headrace_agent.collectors.app.answer import Answer
 from headrace_agent.collectors.app.counters import RequestCounter
 from headrace_agent.collectors.app.histogram import WindowedHistogram
-from headrace_agent.collectors.app.page import Page, parse
+from headrace_agent.collectors.app.page import Page, PageReader
 from headrace_agent.collectors.app.vllm import Figures
 from headrace_agent.collectors.exposition import PageError
 from headrace_agent.collectors.readings import SourceReading, Status, Totals
@@ -22,7 +22,10 @@ class MetricsSource:
     """What the engine's pages say, and since when."""
 
     def __init__(self, settings: EngineSettings) -> None:
-        self._stale_after_s = _STALE_INTERVALS * settings.scrape_interval_s
+        self._interval_s = settings.scrape_interval_s
+        self._stale_after_s = _STALE_INTERVALS * self._interval_s
+        self._pages = PageReader(vllm.WANTED)
+        self._page = Page()
         self._requests = RequestCounter(settings.ttft_window_s)
         self._ttft = WindowedHistogram(settings.ttft_window_s)
         self._figures = Figures()
@@ -41,16 +44,20 @@ class MetricsSource:
         """Requests counted since the agent started."""
         return self._requests.totals
 
-    def take(self, answer: Answer, now: float) -> Figures | None:
-        """Take in what GET /metrics answered; None where that is no page."""
+    def take(self, answer: Answer, now: float, took_s: float = 0.0) -> Figures | None:
+        """Take in what GET /metrics answered within `took_s`; None where that is no page.
+
+        An engine that is slow to answer is asked less often, and its figures last longer.
+        """
         if answer.status != 200:
             self.fail(f"GET /metrics answered {answer.status}")
             return None
         try:
-            page = parse(answer.body, vllm.WANTED)
+            page = self._pages.read(answer.body)
         except PageError as error:
             self.fail(f"GET /metrics: {error}")
             return None
+        self._stale_after_s = _STALE_INTERVALS * max(self._interval_s, took_s)
         self._read(page, now)
         return self._figures
 
@@ -59,8 +66,8 @@ class MetricsSource:
         self._status, self._detail = Status.FAILED, cause
 
     def _read(self, page: Page, now: float) -> None:
-        figures = vllm.read(page)
-        self._figures, self._read_at = figures, now
+        figures = self._figures if page is self._page else vllm.read(page)
+        self._page, self._figures, self._read_at = page, figures, now
         self.is_vllm = self.is_vllm or figures.is_vllm
         self._status, self._detail = _judge(page, figures)
         # On a cut page a series may be missing that comes back with its whole history.
@@ -105,4 +112,4 @@ def _judge(page: Page, figures: Figures) -> tuple[Status, str]:
     if not figures.is_vllm:
         return (Status.FAILED, "; ".join(page.problems)) if page.problems else (Status.NO_DATA, _NOT_VLLM)
     missing = "" if page.cut or not figures.missing else f"families missing: {', '.join(figures.missing)}"
-    return Status.OK, "; ".join([*page.problems, *filter(None, [missing])])
+    return Status.OK, "; ".join([*page.problems, *figures.problems, *filter(None, [missing])])

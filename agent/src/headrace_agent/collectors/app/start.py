@@ -7,7 +7,8 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from headrace_agent.collectors.app.client import CallError, EngineClient
+from headrace_agent.collectors.app.client import EngineClient
+from headrace_agent.collectors.app.errors import CallError
 from headrace_agent.collectors.app.state import Change, EngineHealth
 from headrace_agent.collectors.app.vllm import Figures
 from headrace_agent.collectors.app.warmup import choose_model, complete, delays
@@ -15,6 +16,11 @@ from headrace_agent.collectors.readings import Model
 from headrace_agent.settings import EngineSettings
 from headrace_shared.clock import Clock
 
+# Without a page nobody knows whether an engine has served. It is not called loading before its page
+# failed so often and for so long: an engine that serves would be taken out for one bad answer.
+LOOKS: Final = 3
+LOOK_FOR_S: Final = 3.0
+LOOK_AGAIN_S: Final = 0.25
 # For an engine that has served, and whose start time nobody knows or believes.
 ASSUMED_UPTIME_S: Final = 3600.0
 _PLAUSIBLE_UPTIME_S: Final = 10 * 366 * 86400.0
@@ -65,10 +71,10 @@ class Starter:
 
     async def _start(self) -> None:
         life = self._health.life
-        figures = await self._around.scrape()
+        figures = await self._look(life)
         models = await self._around.read_models()
         now = self._clock.now()
-        if life != self._health.life or not self._health.awaiting:
+        if self._lost(life):
             return
         if figures is not None and figures.has_served:
             since = serving_since(figures.started_at, self._clock)
@@ -79,9 +85,29 @@ class Starter:
         else:
             self._around.took(self._health.answered(life, "healthy; the warm-up is switched off", now))
 
+    async def _look(self, life: int) -> Figures | None:
+        """The engine's page, None where it cannot be had.
+
+        On first sight of an engine, which is when it can be adopted, it is asked for again while it
+        does not tell whether the engine has served.
+        """
+        began, looks = self._clock.now(), 0
+        while True:
+            figures = await self._around.scrape()
+            looks += 1
+            if figures is not None and figures.has_served is not None:
+                return figures
+            given_up = looks >= LOOKS and self._clock.now() - began >= LOOK_FOR_S
+            if given_up or self._health.state is not None or self._lost(life):
+                return figures
+            await asyncio.sleep(LOOK_AGAIN_S)
+
+    def _lost(self, life: int) -> bool:
+        return life != self._health.life or not self._health.awaiting
+
     async def _warm_up(self, life: int, models: Sequence[Model]) -> None:
         for delay in delays():
-            if life != self._health.life or not self._health.awaiting:
+            if self._lost(life):
                 return
             trouble = await self._try(models)
             self._around.note(trouble)

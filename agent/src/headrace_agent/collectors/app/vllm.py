@@ -8,14 +8,15 @@ are taken.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
 from headrace_agent.collectors.app.page import Page, Wanted
-from headrace_agent.collectors.exposition import Sample
+from headrace_agent.collectors.exposition import Sample, SeriesKey
 
-SeriesKey = tuple[tuple[str, str], ...]
+# Beyond it a float no longer counts one by one: no engine has come this far.
+MAX_COUNT: Final = 2.0**53
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +58,9 @@ class Figures:
     `finished`: (class, series) -> count, where class is ok, client_errors, throttled,
     server_errors or cancelled; None where the family is absent. `exact_codes`: statuses are
     given one by one, so that 429 is told apart. `started_at`: seconds since the epoch.
-    `missing`: families that every version should have, by their newest name.
+    `missing`: families that every version should have, by their newest name. `problems`: values
+    that cannot be and were left out, in words that do not vary from page to page. `cut`: the page
+    ends in the middle of a line.
     """
 
     is_vllm: bool = False
@@ -71,76 +74,128 @@ class Figures:
     awake: bool | None = None
     started_at: float | None = None
     missing: tuple[str, ...] = ()
+    problems: tuple[str, ...] = ()
+    cut: bool = False
 
     @property
     def in_flight(self) -> int | None:
         """Requests running and waiting; None where either is unknown."""
         if self.running is None or self.queue_depth is None:
             return None
-        return round(self.running + self.queue_depth)
+        count = self.running + self.queue_depth
+        return round(count) if is_count(count) else None
 
     @property
-    def has_served(self) -> bool:
-        """True where the page proves that requests were answered."""
+    def has_served(self) -> bool | None:
+        """Whether requests were answered; None where the page does not tell."""
         counts = [*(self.responses or {}).items(), *(self.finished or {}).items()]
-        return any(kind == "ok" and value > 0 for (kind, _), value in counts)
+        if any(kind == "ok" and value > 0 for (kind, _), value in counts):
+            return True
+        return None if self.cut or (self.responses is None and self.finished is None) else False
+
+
+def is_count(value: float) -> bool:
+    """Whether a value can be a count of something: finite, not negative, and exact."""
+    return 0 <= value <= MAX_COUNT
 
 
 def read(page: Page) -> Figures:
     """Map a page to figures."""
-    present = {figure: _newest_present(family, page) for figure, family in TABLE.items()}
-    by_figure = {
-        figure: [s for s in page.samples if s.name == name + TABLE[figure].suffix]
-        for figure, name in present.items()
-        if name is not None
-    }
-    responses = by_figure.get("responses")
-    finished = by_figure.get("finished")
-    return Figures(
-        is_vllm=any(name.startswith("vllm:") for name in page.families),
-        queue_depth=_fold(sum, by_figure.get("queue_depth", ())),
-        running=_fold(sum, by_figure.get("running", ())),
-        kv_fill=_fraction(_fold(max, by_figure.get("kv_fill", ()))),
-        ttft=_histogram(by_figure["ttft_p95_s"]) if "ttft_p95_s" in by_figure else None,
-        responses=_count(responses, _response_class) if responses is not None else None,
-        finished=_count(finished, _finish_class) if finished is not None else None,
-        exact_codes=any(sample.labels.get("status", "").isdigit() for sample in responses or ()),
-        awake=_awake(by_figure.get("sleep", ())),
-        started_at=_fold(max, by_figure.get("started_at", ())),
-        missing=tuple(TABLE[f].names[0] for f, name in present.items() if name is None and f not in OPTIONAL),
-    )
+    return _Reading(page).figures()
+
+
+class _Reading:
+    """One page on its way to figures, and what could not be taken from it."""
+
+    def __init__(self, page: Page) -> None:
+        self._present = {figure: _newest_present(family, page) for figure, family in TABLE.items()}
+        self._families = page.families
+        self._cut = page.cut
+        self._problems: list[str] = []
+        self._by_name: dict[str, list[Sample]] = {}
+        for sample in page.samples:
+            self._by_name.setdefault(sample.name, []).append(sample)
+
+    def figures(self) -> Figures:
+        responses, finished = self._samples("responses"), self._samples("finished")
+        buckets = self._samples("ttft_p95_s")
+        kv_fill = self._fold("kv_fill", max)
+        if kv_fill is not None and not kv_fill <= _FULL:
+            self._leave_out("kv_fill")
+            kv_fill = None
+        return Figures(
+            is_vllm=any(name.startswith("vllm:") for name in self._families),
+            queue_depth=self._fold("queue_depth", sum),
+            running=self._fold("running", sum),
+            kv_fill=min(kv_fill, 1.0) if kv_fill is not None else None,
+            ttft=self._histogram(buckets) if buckets is not None else None,
+            responses=self._count("responses", _response_class) if responses is not None else None,
+            finished=self._count("finished", _finish_class) if finished is not None else None,
+            exact_codes=any(sample.labels.get("status", "").isdigit() for sample in responses or ()),
+            awake=_awake(self._samples("sleep") or ()),
+            started_at=self._fold("started_at", max),
+            missing=tuple(
+                TABLE[figure].names[0]
+                for figure, name in self._present.items()
+                if name is None and figure not in OPTIONAL
+            ),
+            problems=tuple(dict.fromkeys(self._problems)),
+            cut=self._cut,
+        )
+
+    def _samples(self, figure: str) -> Sequence[Sample] | None:
+        """A figure's samples; None where the page does not have its family."""
+        name = self._present[figure]
+        return None if name is None else self._by_name.get(name + TABLE[figure].suffix, ())
+
+    def _leave_out(self, figure: str) -> None:
+        self._problems.append(f"{self._present[figure]} has values that cannot be; they were left out")
+
+    def _counts(self, figure: str) -> list[Sample]:
+        """A figure's samples whose values can be."""
+        samples = self._samples(figure) or ()
+        good = [sample for sample in samples if is_count(sample.value)]
+        if len(good) < len(samples):
+            self._leave_out(figure)
+        return good
+
+    def _fold(self, figure: str, how: Callable[[list[float]], float]) -> float | None:
+        samples = self._counts(figure)
+        if not samples:
+            return None
+        value = float(how([sample.value for sample in samples]))
+        if is_count(value):
+            return value
+        self._leave_out(figure)
+        return None
+
+    def _histogram(self, samples: Iterable[Sample]) -> dict[SeriesKey, dict[float, float]]:
+        """Buckets by series; a series without its +Inf bucket was cut off and is left out."""
+        series: dict[SeriesKey, dict[float, float]] = {}
+        for sample in samples:
+            le = _bound(sample.labels.get("le", ""))
+            if is_count(sample.value) and (is_count(le) or le == math.inf):
+                series.setdefault(sample.labels.key(without="le"), {})[le] = sample.value
+            else:
+                self._leave_out("ttft_p95_s")
+        return {key: buckets for key, buckets in series.items() if math.inf in buckets}
+
+    def _count(
+        self, figure: str, classify: Callable[[Mapping[str, str]], str | None]
+    ) -> dict[tuple[str, SeriesKey], float]:
+        return {
+            (kind, sample.labels.key()): sample.value
+            for sample in self._counts(figure)
+            if (kind := classify(sample.labels)) is not None
+        }
+
+
+# A little above 1 is rounding, much above it is another unit and no figure.
+_FULL: Final = 1.01
 
 
 def _newest_present(family: Family, page: Page) -> str | None:
     return next((name for name in family.names if name in page.families), None)
-
-
-def _is_count(value: float) -> bool:
-    return math.isfinite(value) and value >= 0
-
-
-def _fold(how: Callable[[list[float]], float], samples: Iterable[Sample]) -> float | None:
-    values = [sample.value for sample in samples if _is_count(sample.value)]
-    return float(how(values)) if values else None
-
-
-def _fraction(value: float | None) -> float | None:
-    """A share of 1; a little above 1 is rounding, much above it is another unit and no figure."""
-    return min(value, 1.0) if value is not None and value <= 1.01 else None
-
-
-def _series(sample: Sample, without: str = "") -> SeriesKey:
-    return tuple(sorted(item for item in sample.labels.items() if item[0] != without))
-
-
-def _histogram(samples: Iterable[Sample]) -> dict[SeriesKey, dict[float, float]]:
-    """Buckets by series; a series without its +Inf bucket was cut off and is left out."""
-    series: dict[SeriesKey, dict[float, float]] = {}
-    for sample in samples:
-        le = _bound(sample.labels.get("le", ""))
-        if not math.isnan(le) and _is_count(sample.value):
-            series.setdefault(_series(sample, without="le"), {})[le] = sample.value
-    return {key: buckets for key, buckets in series.items() if math.inf in buckets}
 
 
 def _bound(text: str) -> float:
@@ -148,16 +203,6 @@ def _bound(text: str) -> float:
         return float(text)
     except ValueError:
         return math.nan
-
-
-def _count(
-    samples: Iterable[Sample], classify: Callable[[Mapping[str, str]], str | None]
-) -> dict[tuple[str, SeriesKey], float]:
-    return {
-        (kind, _series(sample)): sample.value
-        for sample in samples
-        if _is_count(sample.value) and (kind := classify(sample.labels)) is not None
-    }
 
 
 def _response_class(labels: Mapping[str, str]) -> str | None:

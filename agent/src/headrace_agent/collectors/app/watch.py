@@ -8,11 +8,9 @@ refused, the engine is gone. Where the reconnect is accepted, something merely t
 from __future__ import annotations
 
 import asyncio
-import contextlib
 from collections.abc import Callable
-from urllib.parse import urlsplit
 
-from headrace_agent.collectors.app.client import is_refused
+from headrace_agent.collectors.app.dial import Dialer
 from headrace_shared.clock import Clock
 
 CONNECT_TIMEOUT_S = 1.0
@@ -21,13 +19,28 @@ _SHORT_LIFE_S = 1.0
 _FIRST_DELAY_S = 0.01
 _LONGEST_DELAY_S = 0.5
 
-Connection = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 
+class _Idle(asyncio.Protocol):
+    """A connection on which nothing is asked; what comes on it is ignored."""
 
-def endpoint(url: str) -> tuple[str, int]:
-    """Host and port of an http or https URL."""
-    parts = urlsplit(url)
-    return str(parts.hostname), parts.port or (443 if parts.scheme == "https" else 80)
+    def __init__(self) -> None:
+        self._transport: asyncio.Transport | None = None
+        self._ended = asyncio.Event()
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)
+        self._transport = transport
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._ended.set()
+
+    async def until_end(self) -> None:
+        """Return when it has ended; cancelled, end it."""
+        try:
+            await self._ended.wait()
+        finally:
+            if self._transport is not None:
+                self._transport.abort()
 
 
 class ConnectionWatch:
@@ -38,9 +51,9 @@ class ConnectionWatch:
     """
 
     def __init__(
-        self, url: str, clock: Clock, gone: Callable[[str], None], connected: Callable[[], None]
+        self, dialer: Dialer, clock: Clock, gone: Callable[[str], None], connected: Callable[[], None]
     ) -> None:
-        self._host, self._port = endpoint(url)
+        self._dialer = dialer
         self._clock = clock
         self._gone = gone
         self._connected = connected
@@ -56,18 +69,21 @@ class ConnectionWatch:
                 await asyncio.sleep(_LONGEST_DELAY_S)
                 continue
             since = self._clock.now()
-            await _until_end(connection)
+            await connection.until_end()
             delay = next_delay(delay, self._clock.now() - since)
             await asyncio.sleep(delay)
 
-    async def _connect(self, after_end: bool) -> Connection | None:
+    async def _connect(self, after_end: bool) -> _Idle | None:
         try:
             async with asyncio.timeout(CONNECT_TIMEOUT_S):
-                connection = await asyncio.open_connection(self._host, self._port)
-        except (OSError, UnicodeError) as error:
-            # A time-out or a missing route proves nothing; the probe judges those.
-            if after_end and is_refused(error):
+                # Its end is that of the engine's socket, encrypted or not.
+                connection = await self._dialer.dial(_Idle, tls=False)
+        except ConnectionRefusedError:
+            if after_end:
                 self._gone("connection closed, reconnect refused")
+            return None
+        except (OSError, ValueError):
+            # A time-out or a missing route proves nothing; the probe judges those.
             return None
         self._connected()
         return connection
@@ -78,13 +94,3 @@ def next_delay(delay: float, lived_s: float) -> float:
     if lived_s >= _SHORT_LIFE_S:
         return 0.0
     return min(max(2 * delay, _FIRST_DELAY_S), _LONGEST_DELAY_S)
-
-
-async def _until_end(connection: Connection) -> None:
-    reader, writer = connection
-    try:
-        with contextlib.suppress(OSError):  # a reset is an end like any other
-            while await reader.read(4096):
-                continue
-    finally:
-        writer.transport.abort()

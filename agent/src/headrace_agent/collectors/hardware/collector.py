@@ -3,23 +3,24 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any
 
 import pynvml
 
+from headrace_agent.collectors.containment import Mishaps, keep_running
 from headrace_agent.collectors.exposition import PageError
 from headrace_agent.collectors.hardware.choice import Offer, choose
 from headrace_agent.collectors.hardware.dcgm import PREFIX, WANTED, read_gpus
 from headrace_agent.collectors.hardware.exporter import Exporter, FetchError
 from headrace_agent.collectors.hardware.figures import GpuRef, fill, worst_health, worst_signals
 from headrace_agent.collectors.hardware.nvml import NvmlError, NvmlReader
-from headrace_agent.collectors.hardware.page import Page, read_page
+from headrace_agent.collectors.hardware.page import FieldReader, Page
 from headrace_agent.collectors.hardware.pulse import Pulse
 from headrace_agent.collectors.hardware.source import Read, Source
 from headrace_agent.collectors.hardware.worker import HungError, Worker
 from headrace_agent.collectors.hardware.xid import XidWatch
-from headrace_agent.collectors.readings import Gpu, HardwareReading, HardwareSource, Health, Status
+from headrace_agent.collectors.readings import Gpu, HardwareReading, HardwareSource, Health, Status, Tally
 from headrace_agent.settings import HardwareSettings
 from headrace_shared import log
 from headrace_shared.clock import Clock
@@ -44,10 +45,12 @@ class HardwareCollector:
         on_event: Callable[[str, int], None] | None = None,
         *,
         nvml_api: Any = pynvml,
+        mishaps: Mishaps | None = None,
     ) -> None:
         self._settings = settings
         self._clock = clock
         self._on_event = on_event
+        self._mishaps = mishaps if mishaps is not None else Mishaps()
         self._log = log.get("hardware")
         self._dcgm: Source | None = None
         self._nvml: Source | None = None
@@ -65,11 +68,15 @@ class HardwareCollector:
 
     async def run(self) -> None:
         """Poll every source until cancelled; a source that hangs or fails harms no other."""
+        dcgm, nvml = self._dcgm, self._nvml
+        polls: dict[str, Callable[[], Awaitable[None]]] = {}
+        if dcgm is not None:
+            polls["hardware: dcgm"] = lambda: self._poll_dcgm(dcgm, str(self._settings.dcgm_url))
+        if nvml is not None:
+            polls["hardware: nvml"] = lambda: self._poll_nvml(nvml)
         async with Supervisor() as tasks:
-            if self._dcgm is not None:
-                tasks.spawn("hardware dcgm", self._poll_dcgm(self._dcgm, str(self._settings.dcgm_url)))
-            if self._nvml is not None:
-                tasks.spawn("hardware nvml", self._poll_nvml(self._nvml))
+            for part, poll in polls.items():
+                tasks.spawn(part, keep_running(part, poll, self._clock, self._mishaps))
             await tasks.wait(asyncio.Event())
 
     def reading(self, gpus: tuple[GpuRef, ...], now: float) -> HardwareReading:
@@ -90,9 +97,9 @@ class HardwareCollector:
             sources=tuple(offer.reading for offer in offers),
         )
 
-    def counts(self) -> Mapping[str, tuple[int, int]]:
+    def tallies(self) -> Mapping[str, Tally]:
         """By source: attempts to read it, and how many of them failed."""
-        return {source.name: (source.reads, source.failures) for source in self._sources}
+        return {source.name: Tally(source.reads, source.failures) for source in self._sources}
 
     def take_dcgm(self, read: Read, now: float) -> None:
         """Note one read of the exporter, and tell of new XIDs."""
@@ -127,7 +134,7 @@ class HardwareCollector:
         try:
             while True:
                 began = self._clock.now()
-                read = await _attempt(worker, reader.read, self._settings.dcgm_timeout_s + FETCH_SLACK_S)
+                read = await self._attempt(worker, reader.read, self._settings.dcgm_timeout_s + FETCH_SLACK_S)
                 self.take_dcgm(read, self._clock.now())
                 await self._pause(began, self._settings.dcgm_interval_s)
         finally:
@@ -139,12 +146,23 @@ class HardwareCollector:
         try:
             while True:
                 began = self._clock.now()
-                read = await _attempt(worker, lambda: _read_nvml(reader), NVML_TIMEOUT_S)
+                read = await self._attempt(worker, lambda: _read_nvml(reader), NVML_TIMEOUT_S)
                 self.take_nvml(read, self._clock.now())
                 absent = read.status is Status.NO_DATA
                 await self._pause(began, NVML_RETRY_S if absent else self._settings.nvml_interval_s)
         finally:
             await worker.close(reader.close, CLOSE_GRACE_S)
+
+    async def _attempt(self, worker: Worker, job: Callable[[], Read], timeout_s: float) -> Read:
+        part = f"hardware: {worker.name} read"
+        try:
+            read = await worker.call(job, timeout_s)
+        except HungError as error:
+            return Read(Status.FAILED, detail=str(error))
+        except Exception as error:  # noqa: BLE001 - whatever a source provokes stays its own
+            return Read(Status.FAILED, detail=self._mishaps.note(part, error))
+        self._mishaps.clear(part)
+        return read
 
     async def _pause(self, began: float, interval_s: float) -> None:
         await asyncio.sleep(max(interval_s - (self._clock.now() - began), interval_s / 10))
@@ -175,6 +193,7 @@ class PageReader:
 
     def __init__(self, exporter: Exporter) -> None:
         self._exporter = exporter
+        self._pages = FieldReader(PREFIX, WANTED)
         self._raw = b""
         self._read: Read | None = None
 
@@ -183,7 +202,7 @@ class PageReader:
         try:
             raw = self._exporter.fetch()
             if self._read is None or raw != self._raw:
-                self._read, self._raw = _read_dcgm(read_page(raw, PREFIX, WANTED), self._exporter.url), raw
+                self._read, self._raw = _read_dcgm(self._pages.read(raw), self._exporter.url), raw
         except FetchError as error:
             return Read(Status.FAILED, detail=str(error))
         except PageError as error:
@@ -207,16 +226,6 @@ def _read_nvml(reader: NvmlReader) -> Read:
     except NvmlError as error:
         return Read(Status.NO_DATA if error.absent else Status.FAILED, detail=str(error))
     return Read(Status.OK, gpus) if gpus else Read(Status.NO_DATA, detail="NVML sees no GPU on this host")
-
-
-async def _attempt(worker: Worker, job: Callable[[], Read], timeout_s: float) -> Read:
-    try:
-        return await worker.call(job, timeout_s)
-    except HungError as error:
-        return Read(Status.FAILED, detail=str(error))
-    except Exception as error:  # noqa: BLE001 - whatever a source provokes stays its own
-        log.get("hardware").exception("a source could not be read")
-        return Read(Status.FAILED, detail=f"unexpected {type(error).__name__}: {error}")
 
 
 def _health(chosen: Offer | None, offers: Sequence[Offer]) -> Health | None:

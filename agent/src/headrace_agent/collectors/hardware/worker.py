@@ -22,7 +22,7 @@ class Worker:
     """Runs one call at a time in its own thread, which starts with the first call."""
 
     def __init__(self, name: str) -> None:
-        self._name = name
+        self.name = name
         self._jobs: SimpleQueue[Job | None] = SimpleQueue()
         self._thread: threading.Thread | None = None
         self._pending: asyncio.Future[Outcome] | None = None
@@ -34,9 +34,9 @@ class Worker:
         is still out.
         """
         if self._pending is not None and not self._pending.done():
-            raise HungError(f"{self._name}: an earlier call has not come back")
+            raise HungError(f"{self.name}: an earlier call has not come back")
         if self._thread is None:
-            self._thread = threading.Thread(target=self._serve, name=self._name, daemon=True)
+            self._thread = threading.Thread(target=self._serve, name=self.name, daemon=True)
             self._thread.start()
         loop = asyncio.get_running_loop()
         pending: asyncio.Future[Outcome] = loop.create_future()
@@ -44,7 +44,7 @@ class Worker:
         self._jobs.put((job, loop, pending))
         await asyncio.wait([pending], timeout=timeout_s)
         if not pending.done():
-            raise HungError(f"{self._name}: no answer within {timeout_s:g} s")
+            raise HungError(f"{self.name}: no answer within {timeout_s:g} s")
         value, error = pending.result()
         if error is not None:
             raise error

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Sequence
 from typing import Any
 
+from headrace_agent.collectors.containment import Mishaps
 from headrace_agent.collectors.network.echo import Echo, IcmpProber, Outcome, Prober, TcpProber
 from headrace_agent.collectors.network.names import Resolver, UnresolvedError
 from headrace_agent.collectors.network.path import Condition, GatewayTarget, Path
@@ -36,9 +37,11 @@ class PathCollector:
         *,
         probers: Sequence[Prober] | None = None,
         resolver: Resolver | None = None,
+        mishaps: Mishaps | None = None,
     ) -> None:
         self._settings = settings
         self._clock = clock
+        self._mishaps = mishaps if mishaps is not None else Mishaps()
         self._probers = _probers(settings, clock) if probers is None else tuple(probers)
         self._resolver = resolver if resolver is not None else Resolver(clock)
         self._log = log.get("network")
@@ -96,13 +99,14 @@ class PathCollector:
     async def _watch(self, path: Path, delay: float) -> None:
         """Measure one path for ever; `delay` spreads the paths over the interval."""
         await asyncio.sleep(delay)
+        part = f"network: path to {path.target.id}"
         while True:
             began = self._clock.now()
             try:
                 echo = await self._measure(path)
+                self._mishaps.clear(part)
             except Exception as error:  # noqa: BLE001 - one path's trouble stays its own
-                self._log.exception("a path could not be measured", gateway=path.target.id)
-                echo = Echo(Outcome.UNABLE, path.method, detail=f"unexpected {type(error).__name__}")
+                echo = Echo(Outcome.UNABLE, path.method, detail=self._mishaps.note(part, error))
             if path.take(echo, self._clock.now()):
                 self._tell(path, echo)
             interval = self._settings.interval_s

@@ -7,7 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace_agent.collectors.app.counters import MAX_SERIES, Increments, RequestCounter, SlidingWindow
-from headrace_agent.collectors.app.vllm import Figures, SeriesKey
+from headrace_agent.collectors.app.vllm import Figures
+from headrace_agent.collectors.exposition import SeriesKey
 from headrace_agent.collectors.readings import Totals
 
 DONE: SeriesKey = (("handler", "/v1/completions"),)

@@ -7,11 +7,12 @@ from itertools import islice, pairwise
 
 import pytest
 
-from headrace_agent.collectors.app.client import is_refused
-from headrace_agent.collectors.app.probe import overslept
+from headrace_agent.collectors.app.dial import endpoint, explain
+from headrace_agent.collectors.app.engine import pause_s
+from headrace_agent.collectors.app.probe import next_due, overslept
 from headrace_agent.collectors.app.start import serving_since
 from headrace_agent.collectors.app.warmup import LONGEST_DELAY_S, delays
-from headrace_agent.collectors.app.watch import endpoint, next_delay
+from headrace_agent.collectors.app.watch import next_delay
 from tests.support.clock import FakeClock
 
 
@@ -50,23 +51,48 @@ def test_own_lateness_is_no_silence() -> None:
     assert overslept(5.0, 2.0)
 
 
-REFUSED = f"[Errno {errno.ECONNREFUSED}] Connect call failed"
+@pytest.mark.parametrize(
+    ("spent_s", "expected_s"),
+    [(0.0, 0.5), (0.1, 0.4), (0.25, 0.25), (0.4, 0.4), (0.6, 0.6), (2.0, 2.0)],
+)
+def test_an_engine_slow_to_show_its_page_is_left_alone_as_long_as_it_took(
+    spent_s: float, expected_s: float
+) -> None:
+    """Showing it keeps the engine from its requests: back to back, it would do little else."""
+    assert pause_s(spent_s, interval_s=0.5) == pytest.approx(expected_s)
+
+
+def test_probes_share_a_grid_and_never_come_sooner_than_half_an_interval() -> None:
+    for step in range(1000):
+        began = 1000.0 + step * 0.0137
+        due = next_due(began, 0.1)
+        assert 0.05 - 1e-9 <= due - began <= 0.15 + 1e-9
+        assert round(due / 0.1) == pytest.approx(due / 0.1)
+
+
+REFUSED = ConnectionRefusedError(errno.ECONNREFUSED, "refused")
+UNREACHABLE = OSError(errno.ENETUNREACH, "unreachable")
+NO_IPV6 = OSError(errno.EADDRNOTAVAIL, "no IPv6 here")
 
 
 @pytest.mark.parametrize(
-    ("error", "refused"),
+    ("errors", "expected"),
     [
-        (ConnectionRefusedError(errno.ECONNREFUSED, "refused"), True),
-        (OSError(f"Multiple exceptions: {REFUSED} ('::1', 1), {REFUSED} ('127.0.0.1', 1)"), True),
-        (OSError(f"Multiple exceptions: {REFUSED}, [Errno {errno.ENETUNREACH}] unreachable"), False),
-        (OSError(f"Multiple exceptions: [Errno {errno.EADDRNOTAVAIL}] no IPv6 here, {REFUSED}"), True),
-        (OSError("Multiple exceptions: [Errno 99999] odd"), False),
-        (OSError(errno.ENETUNREACH, "unreachable"), False),
-        (TimeoutError(), False),
+        ([REFUSED], REFUSED),
+        ([REFUSED, REFUSED], REFUSED),
+        ([NO_IPV6, REFUSED], REFUSED),
+        ([REFUSED, UNREACHABLE], UNREACHABLE),
+        ([UNREACHABLE, REFUSED], UNREACHABLE),
+        ([NO_IPV6], NO_IPV6),
+        ([NO_IPV6, UNREACHABLE, REFUSED], UNREACHABLE),
     ],
 )
-def test_what_proves_that_nothing_listens(error: OSError, refused: bool) -> None:
-    assert is_refused(error) is refused
+def test_what_proves_that_nothing_listens(errors: list[OSError], expected: OSError) -> None:
+    assert explain(errors) is expected
+
+
+def test_a_name_without_addresses_proves_nothing() -> None:
+    assert not isinstance(explain([]), ConnectionRefusedError)
 
 
 @pytest.mark.parametrize(

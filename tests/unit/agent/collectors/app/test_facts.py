@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace_agent.collectors.app.client import AnswerError
+from headrace_agent.collectors.app.errors import AnswerError
 from headrace_agent.collectors.app.facts import parse_models
 from headrace_agent.collectors.app.warmup import choose_model
 from headrace_agent.collectors.readings import Model

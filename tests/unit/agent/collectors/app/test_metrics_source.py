@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from headrace_agent.collectors.app.client import Answer
+from headrace_agent.collectors.app.answer import Answer
 from headrace_agent.collectors.app.metrics import MetricsSource
 from headrace_agent.collectors.readings import Status, Totals
 from headrace_agent.settings import EngineSettings
@@ -129,3 +129,39 @@ def test_windows_restart_after_the_warm_up() -> None:
     source.take(Answer(200, vllm_page(ttft=slow, responses={"5xx": 1})), 1.0)
     assert source.signals(1.0).keys() == {"queue_depth", "kv_fill"}
     assert source.totals == Totals(ok=0, client_errors=0, server_errors=1)
+
+
+HUGE = (
+    'vllm:num_requests_running{{engine="{0}"}} 1.7e308\n'
+    'vllm:num_requests_waiting{{engine="{0}"}} 1.7e308\n'
+    'http_requests_total{{handler="/v1/x",status="2xx",rank="{0}"}} 1.7e308\n'
+    'http_requests_total{{handler="/v1/x",status="4xx",rank="{0}"}} 9e15\n'
+    'vllm:time_to_first_token_seconds_bucket{{engine="{0}",le="-1.7e308"}} 1.7e308\n'
+    'vllm:time_to_first_token_seconds_bucket{{engine="{0}",le="1.7e308"}} 1.7e308\n'
+    'vllm:time_to_first_token_seconds_bucket{{engine="{0}",le="+Inf"}} 1.7e308\n'
+)
+
+
+def test_figures_of_two_ranks_that_add_up_to_infinity_are_absent() -> None:
+    """They once ended the agent: infinity cannot be rounded."""
+    page = "".join(HUGE.format(rank) for rank in range(2)).encode()
+    source = source_of(b"# TYPE http_requests_total counter\n# TYPE vllm:x gauge\n" + vllm_page(), page, page)
+    assert source.in_flight(1.0) is None
+    assert source.signals(1.0).keys() <= {"error_rate"}
+    assert source.totals == Totals(ok=0, client_errors=None, server_errors=0)
+    assert source.reading(1.0).status is Status.OK
+    assert "vllm:num_requests_running has values that cannot be" in source.reading(1.0).detail
+
+
+def test_an_unchanged_page_still_moves_the_window() -> None:
+    """An engine that falls idle must lose its error rate as its last requests grow old."""
+    busy = vllm_page(responses={"2xx": 1, "4xx": 1})
+    source = source_of(vllm_page(), *[busy] * 70)
+    assert source.signals(35.0).keys() == {"queue_depth", "kv_fill"}
+
+
+def test_figures_of_an_engine_slow_to_answer_last_longer() -> None:
+    source = MetricsSource(SETTINGS)
+    source.take(Answer(200, vllm_page(waiting=3)), 0.0, took_s=1.5)
+    assert source.signals(7.4)["queue_depth"] == 3.0
+    assert source.signals(7.6) == {}

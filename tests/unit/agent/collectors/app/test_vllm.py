@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from headrace_agent.collectors.app.page import parse
+from headrace_agent.collectors.app.page import PageReader
 from headrace_agent.collectors.app.vllm import WANTED, Figures, read
 from headrace_shared.signals import NAMES
 from tests.unit.agent.collectors.app.engine_pages import (
@@ -19,7 +19,7 @@ from tests.unit.agent.collectors.app.engine_pages import (
 
 
 def figures(raw: bytes) -> Figures:
-    return read(parse(raw, WANTED))
+    return read(PageReader(WANTED).read(raw))
 
 
 def counts(what: dict[tuple[str, object], float]) -> dict[str, float]:
@@ -110,16 +110,43 @@ def test_responses_of_no_request_yet() -> None:
     assert not found.has_served
 
 
-@pytest.mark.parametrize("value", ["NaN", "-1", "+Inf"])
-def test_impossible_gauges_are_absent(value: str) -> None:
+CANNOT_BE = " has values that cannot be; they were left out"
+
+
+@pytest.mark.parametrize("value", ["NaN", "-1", "+Inf", "1.7e308", "9007199254740994"])
+def test_impossible_gauges_are_absent_and_said(value: str) -> None:
     found = figures(f"vllm:num_requests_waiting {value}\nvllm:num_requests_running 2\n".encode())
     assert found.queue_depth is None
     assert found.in_flight is None
+    assert found.problems == (f"vllm:num_requests_waiting{CANNOT_BE}",)
+
+
+def test_ranks_whose_sum_cannot_be_are_absent_and_said() -> None:
+    """Each may be; together they are more than can be counted."""
+    line = 'vllm:num_requests_running{{engine="{}"}} 9007199254740992\n'
+    found = figures((line.format(0) + line.format(1)).encode())
+    assert found.running is None
+    assert found.problems == (f"vllm:num_requests_running{CANNOT_BE}",)
+
+
+def test_impossible_counters_and_buckets_are_absent_and_said() -> None:
+    found = figures(
+        vllm_page(responses={"2xx": 1.7e308, "4xx": 3}, ttft={"-1e308": 1, "1e308": 2, "1.0": 1, "+Inf": 2})
+    )
+    assert by_class(found, "responses") == {"client_errors": 3}
+    assert found.ttft is not None
+    assert [sorted(buckets) for buckets in found.ttft.values()] == [[1.0, math.inf]]
+    assert found.problems == (
+        f"vllm:time_to_first_token_seconds{CANNOT_BE}",
+        f"http_requests_total{CANNOT_BE}",
+    )
 
 
 @pytest.mark.parametrize(("value", "kv"), [("1.0000001", 1.0), ("42.7", None), ("0", 0.0)])
 def test_kv_fill_is_a_fraction(value: str, kv: float | None) -> None:
-    assert figures(f"vllm:kv_cache_usage_perc {value}\n".encode()).kv_fill == kv
+    found = figures(f"vllm:kv_cache_usage_perc {value}\n".encode())
+    assert found.kv_fill == kv
+    assert found.problems == (() if kv is not None else (f"vllm:kv_cache_usage_perc{CANNOT_BE}",))
 
 
 def test_new_name_wins_over_old() -> None:

@@ -10,7 +10,7 @@ from structlog.testing import capture_logs
 from headrace_agent.collectors.hardware.collector import HardwareCollector
 from headrace_agent.collectors.hardware.figures import GpuFigures
 from headrace_agent.collectors.hardware.source import Read
-from headrace_agent.collectors.readings import Gpu, HardwareReading, HardwareSource, Health, Status
+from headrace_agent.collectors.readings import Gpu, HardwareReading, HardwareSource, Health, Status, Tally
 from headrace_agent.settings import HardwareSettings
 from tests.support.clock import FakeClock
 
@@ -232,7 +232,7 @@ def test_a_source_that_stays_down_is_logged_once_and_counted_each_time() -> None
             bench.collector.take_dcgm(REFUSED, bench.clock.advance(0.25))
         bench.page(gpu("GPU-1"))
     assert [each["status"] for each in logs if each["event"] == "source changed"] == ["ok", "failed", "ok"]
-    assert bench.collector.counts() == {"dcgm": (7, 5)}
+    assert bench.collector.tallies() == {"dcgm": Tally(7, 5)}
 
 
 def test_the_source_in_force_is_logged_once_per_change() -> None:

@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace_agent.collectors.exposition import Sample
+from headrace_agent.collectors.exposition import Labels, Sample
 from headrace_agent.collectors.hardware.dcgm import PREFIX, WANTED, read_gpus
 from headrace_agent.collectors.hardware.figures import GpuFigures
-from headrace_agent.collectors.hardware.page import read_page
+from headrace_agent.collectors.hardware.page import FieldReader
 
 PAGES = Path(__file__).parents[4] / "data" / "dcgm_pages"
 UUID = "GPU-00000000-0000-4000-8000-000000000009"
@@ -24,11 +24,11 @@ UTIL = "DCGM_FI_DEV_GPU_UTIL"
 
 
 def capture(name: str) -> tuple[GpuFigures, ...]:
-    return read_gpus(read_page((PAGES / name).read_bytes(), PREFIX, WANTED).samples)
+    return read_gpus(FieldReader(PREFIX, WANTED).read((PAGES / name).read_bytes()).samples)
 
 
 def one(**values: float) -> GpuFigures:
-    labels = {"gpu": "3", "UUID": UUID, "modelName": "Test"}
+    labels = Labels({"gpu": "3", "UUID": UUID, "modelName": "Test"})
     (gpu,) = read_gpus(Sample(name, labels, value) for name, value in values.items())
     return gpu
 
@@ -132,23 +132,23 @@ def test_the_host_label_may_be_written_either_way_and_pod_labels_may_follow() ->
         f'{UTIL}{{gpu="{index}", UUID="GPU-{index}", {host}="n", pod="p", namespace="x"}} {index}\n'
         for index, host in enumerate(("Hostname", "hostname"))
     )
-    gpus = read_gpus(read_page(text.encode(), PREFIX, WANTED).samples)
+    gpus = read_gpus(FieldReader(PREFIX, WANTED).read(text.encode()).samples)
     assert [(gpu.uuid, gpu.index) for gpu in gpus] == [("GPU-0", 0), ("GPU-1", 1)]
 
 
 def test_rows_without_a_uuid_belong_to_no_gpu() -> None:
-    assert read_gpus([Sample(UTIL, {"gpu": "0"}, 5.0)]) == ()
+    assert read_gpus([Sample(UTIL, Labels({"gpu": "0"}), 5.0)]) == ()
 
 
 def test_an_xid_with_its_message_is_read_beside_the_empty_one() -> None:
-    labels = {"gpu": "0", "UUID": UUID}
-    told = {**labels, "err_code": "48", "err_msg": "DBE"}
+    labels = Labels({"gpu": "0", "UUID": UUID})
+    told = Labels({**labels, "err_code": "48", "err_msg": "DBE"})
     rows = [Sample("DCGM_FI_DEV_XID_ERRORS", labels, 0.0), Sample("DCGM_FI_DEV_XID_ERRORS", told, 48.0)]
     assert read_gpus(rows)[0].health.last_xid == 48
 
 
 @given(st.dictionaries(st.sampled_from(sorted(WANTED)), st.floats(allow_nan=True, allow_infinity=True)))
 def test_no_page_gives_a_signal_out_of_range(values: dict[str, float]) -> None:
-    for gpu in read_gpus(Sample(name, {"UUID": UUID}, value) for name, value in values.items()):
+    for gpu in read_gpus(Sample(name, Labels({"UUID": UUID}), value) for name, value in values.items()):
         assert all(0.0 <= value <= 1.0 for value in gpu.signals.values())
         assert gpu.health.last_xid is None or 0 <= gpu.health.last_xid < 2**31

@@ -10,19 +10,19 @@ from hypothesis import strategies as st
 
 from headrace_agent.collectors.exposition import MAX_PAGE_BYTES, PageError
 from headrace_agent.collectors.hardware.dcgm import PREFIX, WANTED, read_gpus
-from headrace_agent.collectors.hardware.page import MAX_SAMPLES, read_page
+from headrace_agent.collectors.hardware.page import MAX_SAMPLES, FieldReader
 
 UTIL = "DCGM_FI_DEV_GPU_UTIL"
 
 
 def read(text: str) -> list[tuple[str, dict[str, str], float]]:
-    page = read_page(text.encode(), PREFIX, {UTIL})
+    page = FieldReader(PREFIX, {UTIL}).read(text.encode())
     return [(each.name, dict(each.labels), each.value) for each in page.samples]
 
 
 @pytest.mark.parametrize("text", ["", "\n\n", "# HELP x y\n"])
 def test_a_page_without_samples_is_empty_and_no_error(text: str) -> None:
-    page = read_page(text.encode(), PREFIX, WANTED)
+    page = FieldReader(PREFIX, WANTED).read(text.encode())
     assert (page.samples, page.matching, page.malformed) == ((), 0, 0)
 
 
@@ -35,21 +35,21 @@ def test_a_page_without_samples_is_empty_and_no_error(text: str) -> None:
         (b"DCGM_FI_DEV_GPU_UTIL{} \xff\n", "not UTF-8"),
         (b"DCGM_FI_DEV_GPU_UTIL 91\nDCGM_FI_DEV_GPU_U", "cut short"),
         (b"DCGM_FI_DEV_GPU_UTIL 9", "cut short"),
-        (b"#" * (MAX_PAGE_BYTES + 1), "larger than 8 MiB"),
+        (b"#" * (MAX_PAGE_BYTES + 1), "larger than 4 MiB"),
     ],
 )
 def test_a_page_that_cannot_be_used_is_refused_with_its_reason(raw: bytes, said: str) -> None:
     with pytest.raises(PageError, match=said):
-        read_page(raw, PREFIX, WANTED)
+        FieldReader(PREFIX, WANTED).read(raw)
 
 
 def test_a_page_of_the_greatest_length_is_read() -> None:
     raw = b"#" * (MAX_PAGE_BYTES - 1) + b"\n"
-    assert read_page(raw, PREFIX, WANTED).matching == 0
+    assert FieldReader(PREFIX, WANTED).read(raw).matching == 0
 
 
 def test_only_the_wanted_families_are_kept_and_the_others_counted() -> None:
-    page = read_page(b"DCGM_FI_OTHER 1\nDCGM_FI_DEV_GPU_UTIL 2\nvllm:x 3\n", PREFIX, {UTIL})
+    page = FieldReader(PREFIX, {UTIL}).read(b"DCGM_FI_OTHER 1\nDCGM_FI_DEV_GPU_UTIL 2\nvllm:x 3\n")
     assert [each.value for each in page.samples] == [2.0]
     assert page.matching == 2
 
@@ -81,7 +81,7 @@ def test_nan_and_infinities_are_samples_here_and_judged_later() -> None:
     [UTIL, UTIL + "{", UTIL + '{gpu="0} 1', UTIL + '{gpu="0"} x', UTIL + '{gpu="0"} 1_0', UTIL + "{} 1 2 3"],
 )
 def test_a_malformed_line_costs_only_itself(line: str) -> None:
-    page = read_page(f"{line}\n{UTIL} 7\n".encode(), PREFIX, {UTIL})
+    page = FieldReader(PREFIX, {UTIL}).read(f"{line}\n{UTIL} 7\n".encode())
     assert [each.value for each in page.samples] == [7.0]
     assert page.malformed <= 1
 
@@ -89,7 +89,7 @@ def test_a_malformed_line_costs_only_itself(line: str) -> None:
 def test_a_page_of_too_many_samples_is_refused() -> None:
     raw = f"{UTIL} 1\n".encode() * (MAX_SAMPLES + 1)
     with pytest.raises(PageError, match="samples"):
-        read_page(raw, PREFIX, WANTED)
+        FieldReader(PREFIX, WANTED).read(raw)
 
 
 LINES = st.one_of(
@@ -102,7 +102,7 @@ LINES = st.one_of(
 @given(st.lists(LINES, max_size=8))
 def test_any_bytes_give_figures_in_range_or_a_page_error(lines: list[bytes]) -> None:
     try:
-        page = read_page(b"".join(lines), PREFIX, WANTED)
+        page = FieldReader(PREFIX, WANTED).read(b"".join(lines))
     except PageError:
         return
     for gpu in read_gpus(page.samples):

@@ -1,0 +1,88 @@
+"""One connection to an engine: a question out, its answer in, one at a time."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+from headrace_agent.collectors.app.answer import Answer, AnswerParser
+from headrace_agent.collectors.app.errors import CallError
+
+Heard = Callable[["Answer | CallError"], None]
+
+
+class Connection(asyncio.Protocol):
+    """`open` while it can be asked; `used` once it has carried an answer."""
+
+    def __init__(self) -> None:
+        self._transport: asyncio.Transport | None = None
+        self._parser: AnswerParser | None = None
+        self._heard: Heard | None = None
+        self.used = False
+
+    @property
+    def open(self) -> bool:
+        """Whether a question may be asked on it."""
+        return self._transport is not None and self._heard is None
+
+    def ask(self, request: bytes, limit: int, heard: Heard) -> None:
+        """Send a request; `heard` is called once, with the answer or with why there is none.
+
+        It is not called any more once the connection was closed from this side.
+        """
+        assert self._transport is not None, "the connection is closed"
+        self._parser, self._heard = AnswerParser(limit), heard
+        self._transport.write(request)
+
+    async def exchange(self, request: bytes, limit: int) -> Answer:
+        """Ask and wait for the answer. Raises CallError; cancelled, it closes the connection."""
+        heard: asyncio.Future[Answer | CallError] = asyncio.get_running_loop().create_future()
+        try:
+            self.ask(request, limit, heard.set_result)
+            answer = await heard
+        except BaseException:
+            self.close()
+            raise
+        if isinstance(answer, CallError):
+            raise answer
+        return answer
+
+    def close(self) -> None:
+        """End the connection at once."""
+        transport, self._transport = self._transport, None
+        self._heard = None
+        if transport is not None:
+            transport.abort()
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)
+        self._transport = transport
+
+    def data_received(self, data: bytes) -> None:
+        if self._heard is None or self._parser is None:
+            self.close()  # nothing was asked
+            return
+        try:
+            answer = self._parser.feed(data)
+        except CallError as error:
+            self._hand_on(error, keep=False)
+            return
+        if answer is not None:
+            self.used = True
+            self._hand_on(answer, keep=self._parser.reusable)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._transport = None
+        if self._heard is None or self._parser is None:
+            return
+        try:
+            self._hand_on(self._parser.end(), keep=False)
+        except CallError as error:
+            self._hand_on(error, keep=False)
+
+    def _hand_on(self, answer: Answer | CallError, keep: bool) -> None:
+        heard, self._heard = self._heard, None
+        if not keep:
+            self.close()
+        if heard is not None:
+            heard(answer)

@@ -1,0 +1,108 @@
+"""Connecting to an engine, and what it proves where that fails."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import ipaddress
+import socket
+import ssl
+from collections.abc import Callable, Sequence
+from functools import cache
+from typing import Final, TypeVar
+from urllib.parse import urlsplit
+
+from headrace_shared.clock import Clock
+
+NAMES_LAST_S: Final = 30.0
+# An address of a kind that this host does not have (no IPv6) proves nothing either way.
+_ABSENT: Final = (errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT)
+
+P = TypeVar("P", bound=asyncio.BaseProtocol)
+
+
+class Dialer:
+    """Opens connections to the host and port of an http or https URL.
+
+    A name is looked up again after a while; where that fails, its last addresses serve on.
+    """
+
+    def __init__(self, url: str, clock: Clock) -> None:
+        self.host, self.port = endpoint(url)
+        self.tls = urlsplit(url).scheme == "https"
+        self._clock = clock
+        self._addresses: tuple[str, ...] = ()
+        self._looked_up_at = -NAMES_LAST_S
+
+    async def dial(self, factory: Callable[[], P], tls: bool | None = None) -> P:
+        """Connect; `tls` overrides what the URL says.
+
+        Raises OSError: ConnectionRefusedError only where that proves that nothing listens.
+        """
+        tls = self.tls if tls is None else tls
+        loop = asyncio.get_running_loop()
+        errors: list[OSError] = []
+        for address in await self._look_up():
+            try:
+                _, protocol = await loop.create_connection(
+                    factory,
+                    address,
+                    self.port,
+                    ssl=_trust() if tls else None,
+                    server_hostname=self.host if tls else None,
+                )
+                return protocol
+            except OSError as error:
+                errors.append(error)
+        raise explain(errors)
+
+    async def _look_up(self) -> Sequence[str]:
+        if is_address(self.host):
+            return (self.host,)
+        now = self._clock.now()
+        if not self._addresses or now - self._looked_up_at >= NAMES_LAST_S:
+            try:
+                found = await asyncio.get_running_loop().getaddrinfo(
+                    self.host, self.port, type=socket.SOCK_STREAM
+                )
+            except (OSError, UnicodeError) as error:
+                if not self._addresses:
+                    raise OSError(f"the name {self.host} cannot be resolved: {error}") from error
+            else:
+                self._addresses = tuple(dict.fromkeys(str(each[4][0]) for each in found))
+                self._looked_up_at = now
+        return self._addresses
+
+
+def endpoint(url: str) -> tuple[str, int]:
+    """Host and port of an http or https URL."""
+    parts = urlsplit(url)
+    return str(parts.hostname), parts.port or (443 if parts.scheme == "https" else 80)
+
+
+def is_address(host: str) -> bool:
+    """Whether a host is written as an address and not as a name."""
+    try:
+        ipaddress.ip_address(host)
+    except ValueError:
+        return False
+    return True
+
+
+def explain(errors: Sequence[OSError]) -> OSError:
+    """What it means that none of an engine's addresses could be connected to.
+
+    It is refused where each address either refused or is of a kind that this host does not have;
+    otherwise the first other reason counts.
+    """
+    others = [error for error in errors if not isinstance(error, ConnectionRefusedError)]
+    telling = [error for error in others if error.errno not in _ABSENT]
+    if telling or len(others) == len(errors):
+        return (telling or others or [OSError("the name has no address")])[0]
+    return next(error for error in errors if isinstance(error, ConnectionRefusedError))
+
+
+@cache
+def _trust() -> ssl.SSLContext:
+    """The system's certificate authorities; reading them takes a while, and only https needs them."""
+    return ssl.create_default_context()
