@@ -206,7 +206,8 @@ class ControllerSettings(Settings):
         if self.lifecycle.ttl_s < 2 * self.cadence.liveness_s:
             raise ValueError(
                 f"lifecycle.ttl_s is {self.lifecycle.ttl_s:g} and cadence.liveness_s "
-                f"{self.cadence.liveness_s:g}: every agent would count as silent; ttl_s must be at least twice liveness_s"
+                f"{self.cadence.liveness_s:g}: every agent would count as silent; "
+                "ttl_s must be at least twice liveness_s"
             )
         return self
 
