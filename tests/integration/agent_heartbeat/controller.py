@@ -112,10 +112,10 @@ class Report:
         self.beats = 0
         self._padding = "x" * padding
 
-    def hello(self) -> pb.Hello:
+    def hello(self, now: float) -> pb.Hello:
         return pb.Hello(node="host-1", site="berlin", agent_version=self.facts, incarnation=7)
 
-    def telemetry(self) -> pb.Telemetry:
+    def telemetry(self, now: float) -> pb.Telemetry:
         self.beats += 1
         source = pb.SourceBeat(name=str(self.beats), detail=self._padding)
         return pb.Telemetry(cells=[pb.CellBeat(cell_id="c1", sources=[source])])
