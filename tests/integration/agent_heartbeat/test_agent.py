@@ -210,8 +210,8 @@ async def test_a_collector_that_breaks_takes_nothing_else_with_it(controller: Co
 
     fakes.engines["c1"].run = break_down  # type: ignore[method-assign]
     async with running(settings(controller.port), fakes) as agent:
-        await until(lambda: len(controller.of_kind("telemetry")) >= 2)
         (stream,) = agent.streams.values()
-        assert stream.connected
+        await until(lambda: stream.connected)
+        await until(lambda: len(controller.of_kind("telemetry")) >= 2)
         told = {cell.cell_id for beat in controller.of_kind("telemetry") for cell in beat.cells}
     assert "c2" in told
