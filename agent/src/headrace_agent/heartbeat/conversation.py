@@ -141,8 +141,9 @@ class Conversation:
 
     async def _rest(self) -> None:
         """Until something urgent comes up or the next beat is due."""
+        wait_s = self.cadence.wait_s(self._clock.now())
+        timer = asyncio.get_running_loop().call_later(wait_s, self._wake.set)
         try:
-            async with asyncio.timeout(self.cadence.wait_s(self._clock.now())):
-                await self._wake.wait()
-        except TimeoutError:
-            return
+            await self._wake.wait()
+        finally:
+            timer.cancel()

@@ -31,13 +31,13 @@ _ENGINE_STATES: Final = frozenset(
 
 
 class Reporter(Protocol):
-    """Builds the messages that say how things are now."""
+    """Builds the messages that say how things are at `now`, on the agent's clock."""
 
-    def hello(self) -> pb.Hello:
+    def hello(self, now: float) -> pb.Hello:
         """Who speaks, and its cells' facts."""
         ...
 
-    def telemetry(self) -> pb.Telemetry:
+    def telemetry(self, now: float) -> pb.Telemetry:
         """A full beat, without `seq`."""
         ...
 
@@ -124,7 +124,7 @@ class Outbox:
         if self._closed:
             return None
         if self._hello is None or self._waiting or self._want_telemetry:
-            hello = self._reporter.hello()
+            hello = self._reporter.hello(now)
             if hello != self._hello:
                 self._hello = hello
                 return pb.AgentMessage(hello=hello)
@@ -133,7 +133,7 @@ class Outbox:
         if self._goodbye is not None:
             return self._take_goodbye(self._goodbye)
         if self._want_telemetry:
-            return self._take_telemetry()
+            return self._take_telemetry(now)
         if self._want_liveness:
             self._want_liveness = False
             return pb.AgentMessage(liveness=pb.Liveness(seq=self._next_seq()))
@@ -152,9 +152,9 @@ class Outbox:
         goodbye.seq = self._next_seq()
         return pb.AgentMessage(goodbye=goodbye)
 
-    def _take_telemetry(self) -> pb.AgentMessage:
+    def _take_telemetry(self, now: float) -> pb.AgentMessage:
         self._want_telemetry = self._want_liveness = False
-        telemetry = self._reporter.telemetry()
+        telemetry = self._reporter.telemetry(now)
         telemetry.seq = self._next_seq()
         return pb.AgentMessage(telemetry=telemetry)
 

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 
 from headrace_agent.collectors.containment import Mishaps
 from headrace_agent.collectors.readings import (
+    EngineFacts,
     EngineReading,
     EngineState,
+    Gpu,
     HardwareReading,
     PathReading,
     SourceReading,
@@ -38,6 +41,10 @@ class Node:
         self._mishaps = mishaps
         self._engines: dict[str, EngineReading] = {}
         self._hardware: dict[str, HardwareReading] = {}
+        self._read_at = math.nan
+        self._read: list[CellReading] = []
+        self._hello: pb.Hello | None = None
+        self._facts: list[tuple[EngineFacts, tuple[Gpu, ...]]] = []
 
     def __contains__(self, cell_id: str) -> bool:
         return cell_id in self._cells
@@ -74,11 +81,14 @@ class Node:
         return reading
 
     def readings(self, now: float) -> list[CellReading]:
-        """Every cell, at `now`."""
-        return [
-            CellReading(cell, self.engine(cell.id, now), self.hardware(cell.id, now))
-            for cell in self._cells.values()
-        ]
+        """Every cell, at `now`; a Hello and the beat after it are made of the same."""
+        if now != self._read_at:
+            self._read_at = now
+            self._read = [
+                CellReading(cell, self.engine(cell.id, now), self.hardware(cell.id, now))
+                for cell in self._cells.values()
+            ]
+        return self._read
 
     def paths(self, now: float) -> tuple[PathReading, ...]:
         """Every path, at `now`."""
@@ -120,13 +130,16 @@ class Node:
             if uuid in [gpu.uuid for gpu in self.hardware(cell.id).gpus]
         ]
 
-    def hello(self) -> pb.Hello:
-        """Who speaks, and all its cells' facts."""
-        return build_hello(self.identity, self.readings(self._clock.now()))
+    def hello(self, now: float) -> pb.Hello:
+        """Who speaks, and all its cells' facts. While no fact changes it is the same message."""
+        readings = self.readings(now)
+        facts = [(each.engine.facts, each.hardware.gpus) for each in readings]
+        if self._hello is None or facts != self._facts:
+            self._hello, self._facts = build_hello(self.identity, readings), facts
+        return self._hello
 
-    def telemetry(self) -> pb.Telemetry:
+    def telemetry(self, now: float) -> pb.Telemetry:
         """A full beat; a cell of which nothing is known yet is left out, not called LOADING."""
-        now = self._clock.now()
         engines = self._sources.engines
         seen = [each for each in self.readings(now) if engines[each.cell.id].first_seen.is_set()]
         return build_telemetry(seen, self.paths(now), now)

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from headrace_agent.collectors.app.engine import EngineCollector
+from headrace_agent.collectors.app.rounds import Rounds
 from headrace_agent.collectors.containment import Mishaps
 from headrace_agent.collectors.hardware.collector import HardwareCollector
 from headrace_agent.collectors.network.collector import GatewayTarget, PathCollector
@@ -77,9 +78,10 @@ def build_sources(
     settings: AgentSettings, clock: Clock, on_event: OnEvent, on_xid: OnXid, mishaps: Mishaps
 ) -> Sources:
     """The real collectors; nothing runs yet."""
+    rounds = Rounds(settings.engine.probe_interval_s, clock)
     return Sources(
         engines={
-            cell.id: EngineCollector(cell, settings.engine, clock, on_event, mishaps)
+            cell.id: EngineCollector(cell, settings.engine, clock, on_event, mishaps, rounds)
             for cell in settings.cells
         },
         hardware=HardwareCollector(settings.hardware, clock, on_xid, mishaps=mishaps),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from itertools import count
 from typing import Final
 
 from headrace_agent.collectors.readings import CellEvent, EventKind
@@ -14,6 +15,8 @@ from headrace_shared import log
 from headrace_shared.clock import Clock
 
 INTERVAL_S: Final = 0.25
+# Hardware is not read more often than this where GPUs can be told lost.
+GPUS_EVERY: Final = 2
 
 
 class Watch:
@@ -36,14 +39,20 @@ class Watch:
 
     async def run(self) -> None:
         """Check until cancelled."""
-        while True:
-            self.check(self._clock.now())
+        for turn in count():
+            now = self._clock.now()
+            if turn % GPUS_EVERY == 0:
+                self.check_gpus(now)
+            self.check_drains(now)
             await asyncio.sleep(INTERVAL_S)
 
-    def check(self, now: float) -> None:
-        """One look at all cells."""
+    def check_gpus(self, now: float) -> None:
+        """One look at the GPUs under all cells."""
         for cell_id in self._node.cell_ids:
-            self._check_gpus(cell_id)
+            self._check_gpus(cell_id, now)
+
+    def check_drains(self, now: float) -> None:
+        """One look at all cells that are drained."""
         for done in self._drains.check(self._node.engine, now):
             self._log.info("drain finished", cell=done.cell_id, controller=done.controller, cause=done.cause)
             self._tell_one(done.controller, CellEvent(done.cell_id, EventKind.DRAIN_FINISHED, done.cause))
@@ -75,8 +84,8 @@ class Watch:
         for cell_id in self._node.cells_on(uuid):
             self._tell_all(CellEvent(cell_id, EventKind.XID, f"XID {xid} on GPU {uuid}", xid=xid))
 
-    def _check_gpus(self, cell_id: str) -> None:
-        health = self._node.hardware(cell_id).health
+    def _check_gpus(self, cell_id: str, now: float) -> None:
+        health = self._node.hardware(cell_id, now).health
         if health is None or not health.gpu_lost:
             self._lost.discard(cell_id)
         elif cell_id not in self._lost:

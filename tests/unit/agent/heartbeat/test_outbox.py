@@ -21,10 +21,10 @@ class Report:
         self.version = "1"
         self.built = 0
 
-    def hello(self) -> pb.Hello:
+    def hello(self, now: float) -> pb.Hello:
         return pb.Hello(node="n", agent_version=self.version)
 
-    def telemetry(self) -> pb.Telemetry:
+    def telemetry(self, now: float) -> pb.Telemetry:
         self.built += 1
         return pb.Telemetry(cells=[pb.CellBeat(cell_id=f"built {self.built}")])
 

@@ -57,7 +57,7 @@ async def desk() -> Desk:
 async def test_a_lost_gpu_is_told_once_and_again_when_it_is_lost_again(desk: Desk) -> None:
     for lost, told in ((False, 0), (True, 1), (True, 1), (False, 1), (True, 2)):
         desk.gpu(0, "GPU-a", lost)
-        desk.watch.check(desk.clock.now())
+        desk.watch.check_gpus(desk.clock.now())
         assert [each.kind for each in desk.all] == [EventKind.GPU_LOST] * told
     assert {each.cell_id for each in desk.all} == {"c1"}
 
@@ -77,7 +77,7 @@ async def test_a_finished_drain_is_told_to_the_controller_that_asked(desk: Desk)
     for _ in range(3):
         now = desk.clock.advance(0.5)
         desk.fakes.engines["c1"].read(0, now)
-        desk.watch.check(now)
+        desk.watch.check_drains(now)
     ((controller, event),) = desk.one
     assert (controller, event.cell_id, event.kind) == ("ctl", "c1", EventKind.DRAIN_FINISHED)
     assert desk.all == []
@@ -87,12 +87,12 @@ async def test_an_undrained_or_unknown_cell_finishes_nothing(desk: Desk) -> None
     desk.watch.drain("ctl", pb.Drain(cell_id="c1", deadline_ms=1000))
     desk.watch.undrain("ctl", pb.Undrain(cell_id="c1"))
     desk.watch.drain("ctl", pb.Drain(cell_id="stranger", deadline_ms=1000))
-    desk.watch.check(desk.clock.advance(5.0))
+    desk.watch.check_drains(desk.clock.advance(5.0))
     assert desk.one == []
 
 
 async def test_a_cell_not_seen_yet_is_left_out_of_the_beat(desk: Desk) -> None:
     """A restarted agent must not call an engine LOADING that it has not looked at."""
     desk.fakes.engines["c1"].first_seen.clear()
-    assert [cell.cell_id for cell in desk.node.telemetry().cells] == ["c2"]
-    assert [cell.cell_id for cell in desk.node.hello().cells] == ["c1", "c2"]
+    assert [cell.cell_id for cell in desk.node.telemetry(desk.clock.now()).cells] == ["c2"]
+    assert [cell.cell_id for cell in desk.node.hello(desk.clock.now()).cells] == ["c1", "c2"]

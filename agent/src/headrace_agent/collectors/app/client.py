@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import base64
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
 from urllib.parse import quote, unquote, urlsplit
@@ -22,6 +23,7 @@ from headrace_agent.collectors.app.errors import (
     UnreachableError,
     hint,
 )
+from headrace_agent.collectors.app.line import Line, PlainLine, SecureLine
 
 MAX_JSON_BYTES: Final = 1024 * 1024
 _MAX_IDLE: Final = 2
@@ -71,17 +73,12 @@ class EngineClient:
             lines.append(f"Authorization: Bearer {_read_key(self._api_key_file)}")
         return "\r\n".join([*lines, "", ""]).encode("ascii") + content
 
-    async def dial(self) -> Connection:
-        """A new connection, which the caller closes. Raises CallError."""
-        where = f"{self._dialer.host}:{self._dialer.port}"
-        try:
-            return await self._dialer.dial(Connection)
-        except ConnectionRefusedError as error:
-            raise RefusedError(f"connection to {where} refused") from error
-        except ConnectionResetError as error:
-            raise BrokenError("connection reset") from error
-        except (OSError, ValueError) as error:
-            raise UnreachableError(f"no connection to {where}: {error}") from error
+    async def open_line(self) -> Line:
+        """A connection for health probes, which the caller closes. Raises CallError."""
+        with self._explaining():
+            if self._dialer.tls:
+                return SecureLine(await self._dialer.dial(Connection))
+            return PlainLine(await self._dialer.dial_socket())
 
     def close(self) -> None:
         """Close the connections that wait for another call."""
@@ -112,8 +109,22 @@ class EngineClient:
                 return self._keep(waited, await waited.exchange(request, limit))
             except ClosedError:
                 continue
-        fresh = await self.dial()
+        with self._explaining():
+            fresh = await self._dialer.dial(Connection)
         return self._keep(fresh, await fresh.exchange(request, limit))
+
+    @contextmanager
+    def _explaining(self) -> Iterator[None]:
+        """What a failed connection says of the engine."""
+        where = f"{self._dialer.host}:{self._dialer.port}"
+        try:
+            yield
+        except ConnectionRefusedError as error:
+            raise RefusedError(f"connection to {where} refused") from error
+        except ConnectionResetError as error:
+            raise BrokenError("connection reset") from error
+        except (OSError, ValueError) as error:
+            raise UnreachableError(f"no connection to {where}: {error}") from error
 
     def _waiting(self) -> Connection | None:
         while self._idle:

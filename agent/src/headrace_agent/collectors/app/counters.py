@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Hashable, Mapping, Sequence
+from operator import sub
 from typing import Generic, TypeVar
 
 from headrace_agent.collectors.app.vllm import Figures, is_count
@@ -53,11 +54,10 @@ class Increments(Generic[Key]):
         last = self._last.get(key)
         if last is None:
             return values
-        if len(last) != len(values):
+        if last == values or len(last) != len(values):
             return (0.0,) * len(values)
-        if any(new < old for new, old in zip(values, last, strict=True)):
-            return values
-        return tuple(new - old for new, old in zip(values, last, strict=True))
+        added = tuple(map(sub, values, last))
+        return values if min(added) < 0 else added
 
 
 class SlidingWindow:

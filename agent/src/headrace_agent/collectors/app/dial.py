@@ -7,7 +7,7 @@ import errno
 import ipaddress
 import socket
 import ssl
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from functools import cache
 from typing import Final, TypeVar
 from urllib.parse import urlsplit
@@ -19,6 +19,7 @@ NAMES_LAST_S: Final = 30.0
 _ABSENT: Final = (errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT)
 
 P = TypeVar("P", bound=asyncio.BaseProtocol)
+T = TypeVar("T")
 
 
 class Dialer:
@@ -39,19 +40,43 @@ class Dialer:
 
         Raises OSError: ConnectionRefusedError only where that proves that nothing listens.
         """
-        tls = self.tls if tls is None else tls
+        context = _trust() if (self.tls if tls is None else tls) else None
         loop = asyncio.get_running_loop()
+
+        async def connect(address: str) -> P:
+            name = self.host if context is not None else None
+            _, made = await loop.create_connection(
+                factory, address, self.port, ssl=context, server_hostname=name
+            )
+            return made
+
+        return await self._first(connect)
+
+    async def dial_socket(self) -> socket.socket:
+        """A connected socket that does not block and that the event loop does not watch.
+
+        Raises OSError as `dial` does.
+        """
+        return await self._first(self._connect_socket)
+
+    async def _connect_socket(self, address: str) -> socket.socket:
+        family = socket.AF_INET6 if ":" in address else socket.AF_INET
+        sock = socket.socket(family, socket.SOCK_STREAM)
+        try:
+            sock.setblocking(False)
+            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            await asyncio.get_running_loop().sock_connect(sock, (address, self.port))
+        except BaseException:
+            sock.close()
+            raise
+        return sock
+
+    async def _first(self, connect: Callable[[str], Awaitable[T]]) -> T:
+        """The first address that can be connected to."""
         errors: list[OSError] = []
         for address in await self._look_up():
             try:
-                _, protocol = await loop.create_connection(
-                    factory,
-                    address,
-                    self.port,
-                    ssl=_trust() if tls else None,
-                    server_hostname=self.host if tls else None,
-                )
-                return protocol
+                return await connect(address)
             except OSError as error:
                 errors.append(error)
         raise explain(errors)

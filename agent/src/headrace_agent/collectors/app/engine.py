@@ -13,6 +13,7 @@ from headrace_agent.collectors.app.dial import Dialer
 from headrace_agent.collectors.app.errors import CallError
 from headrace_agent.collectors.app.metrics import NAME, MetricsSource
 from headrace_agent.collectors.app.probe import HealthProbe
+from headrace_agent.collectors.app.rounds import Rounds, next_due
 from headrace_agent.collectors.app.start import Starter, Surroundings
 from headrace_agent.collectors.app.state import Change, EngineHealth
 from headrace_agent.collectors.app.vllm import Figures
@@ -33,6 +34,7 @@ from headrace_agent.settings import CellSettings, EngineSettings
 from headrace_shared import log
 from headrace_shared.clock import Clock
 
+SCRAPE_OFFSET_S = 0.05
 _WARM_UP = "warm-up"
 _METRICS = "metrics page"
 _FACTS = "model list"
@@ -43,6 +45,8 @@ class EngineCollector:
 
     What the engine does wrong is trouble of its source, and what goes wrong unexpectedly is a
     mishap of the one job that it broke, which is started again.
+
+    Collectors that share `rounds` probe together.
 
     `on_event` is called at each change of state, from the event loop, and must not block.
     `first_seen` is set once the state rests on evidence; until then `reading` says LOADING,
@@ -56,12 +60,14 @@ class EngineCollector:
         clock: Clock,
         on_event: Callable[[CellEvent], None],
         mishaps: Mishaps | None = None,
+        rounds: Rounds | None = None,
     ) -> None:
         self._cell = cell
         self._settings = settings
         self._clock = clock
         self._on_event = on_event
         self._mishaps = mishaps if mishaps is not None else Mishaps()
+        self._rounds = rounds if rounds is not None else Rounds(settings.probe_interval_s, clock)
         self._health = EngineHealth(settings.hung_after_s)
         self._metrics = MetricsSource(settings)
         self._scraping = asyncio.Lock()
@@ -78,7 +84,7 @@ class EngineCollector:
         client = EngineClient(dialer, self._cell.url, self._cell.api_key_file)
         health, settings, clock = self._health, self._settings, self._clock
         jobs = {
-            "probe": HealthProbe(client, health, settings, clock, self._took).run,
+            "probe": HealthProbe(client, health, self._rounds, settings.hung_after_s, clock, self._took).run,
             "watch": ConnectionWatch(dialer, clock, self._lost, self._connected).run,
             "scrape": lambda: self._keep_scraping(client),
             "start": self._starter(client).run,
@@ -166,8 +172,9 @@ class EngineCollector:
         while True:
             began = self._clock.now()
             await self._scrape(client)
-            spent_s = self._clock.now() - began
-            await asyncio.sleep(pause_s(spent_s, self._settings.scrape_interval_s))
+            ended = self._clock.now()
+            due = next_scrape(began, ended, self._settings.scrape_interval_s)
+            await asyncio.sleep(due - ended)
 
     async def _scrape(self, client: EngineClient) -> Figures | None:
         """Read one page; None where it could not be had."""
@@ -216,10 +223,10 @@ class EngineCollector:
         return self._models
 
 
-def pause_s(spent_s: float, interval_s: float) -> float:
-    """How long to leave an engine alone after it took `spent_s` to show its page.
+def next_scrape(began: float, ended: float, interval_s: float) -> float:
+    """When to ask for the page again that was asked for at `began` and taken in at `ended`.
 
     Showing it keeps an engine from its requests, so one that is slow is asked for at most half of
-    the time.
+    the time. All others are asked at the same moments, between two rounds of probes.
     """
-    return max(interval_s - spent_s, spent_s)
+    return max(next_due(began, interval_s, SCRAPE_OFFSET_S), ended + (ended - began))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from headrace_agent.collectors.app import vllm
 from headrace_agent.collectors.app.answer import Answer
 from headrace_agent.collectors.app.counters import RequestCounter
@@ -29,6 +31,7 @@ class MetricsSource:
         self._requests = RequestCounter(settings.ttft_window_s)
         self._ttft = WindowedHistogram(settings.ttft_window_s)
         self._figures = Figures()
+        self._signals: dict[str, float] = {}
         self._status = Status.NO_DATA
         self._detail = "not read yet"
         self._read_at: float | None = None
@@ -74,11 +77,13 @@ class MetricsSource:
         if figures.is_vllm and not page.cut:
             self._requests.update(figures, now)
             self._ttft.update(figures.ttft or {}, figures.started_at, now)
+        self._signals = self._work_out()
 
     def restart_windows(self) -> None:
         """Leave what was seen so far out of the error rate and of the P95 (a warm-up's own slow token)."""
         self._requests.restart_window()
         self._ttft.restart()
+        self._signals = self._work_out()
 
     def reading(self, now: float) -> SourceReading:
         """The source's condition at `now`."""
@@ -86,10 +91,11 @@ class MetricsSource:
             return SourceReading(NAME, Status.STALE, self._read_at, "no new page for too long")
         return SourceReading(NAME, self._status, self._read_at, self._detail)
 
-    def signals(self, now: float) -> dict[str, float]:
+    def signals(self, now: float) -> Mapping[str, float]:
         """Catalogue names -> figures; only what the last page said, and nothing once that is old."""
-        if not self._fresh(now):
-            return {}
+        return self._signals if self._fresh(now) else {}
+
+    def _work_out(self) -> dict[str, float]:
         found = {
             "queue_depth": self._figures.queue_depth,
             "ttft_p95_s": self._ttft.quantile(0.95),

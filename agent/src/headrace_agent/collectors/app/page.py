@@ -9,7 +9,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from itertools import islice
 
 from headrace_agent.collectors.exposition import (
     MAX_LINE_CHARS,
@@ -86,8 +85,7 @@ class PageReader:
         """
         text = decode_page(raw)
         body, end, rest = text.rpartition("\n")
-        found = self._wanted.pattern.finditer(f"\n{body}") if end else iter(())
-        lines = [match[1] for match in islice(found, MAX_LINES + 1)]
+        lines: list[str] = self._wanted.pattern.findall(f"\n{body}") if end else []
         if len(lines) > MAX_LINES:
             raise PageError(f"the page has more than {MAX_LINES} lines of the families that are read from it")
         cut, empty = rest != "", not text or text.isspace()

@@ -1,19 +1,13 @@
-"""The health probe: one question at a time, each answer handed on as evidence.
-
-Eight engines are asked eighty times a second, which would be most of what the agent costs. So the
-answers are taken in as they come, without a task or a timer for each question, and all engines of
-a host are asked at the same moments, which wakes the agent once for all of them.
-"""
+"""The health probe: one question at a time, each answer taken as evidence."""
 
 from __future__ import annotations
 
 import asyncio
-import math
 from collections.abc import Callable
+from typing import Final
 
 from headrace_agent.collectors.app.answer import Answer
 from headrace_agent.collectors.app.client import EngineClient
-from headrace_agent.collectors.app.connection import Connection
 from headrace_agent.collectors.app.errors import (
     CallError,
     ClosedError,
@@ -21,99 +15,136 @@ from headrace_agent.collectors.app.errors import (
     SilentError,
     UnreachableError,
 )
+from headrace_agent.collectors.app.line import Line
+from headrace_agent.collectors.app.rounds import Rounds
 from headrace_agent.collectors.app.state import Change, EngineHealth
-from headrace_agent.settings import EngineSettings
 from headrace_shared.clock import Clock
 
-MAX_HEALTH_BYTES = 64 * 1024
+MAX_HEALTH_BYTES: Final = 64 * 1024
 # Lateness of this process itself, above which a time-out says nothing about the engine.
-_OWN_LATENESS_S = 0.25
-_CALL = "GET /health"
+_OWN_LATENESS_S: Final = 0.25
+_CALL: Final = "GET /health"
 
 
 class HealthProbe:
-    """Asks an engine for its health every `probe_interval_s`, never twice at once.
+    """Asks an engine for its health in every round, never twice at once.
 
-    `took(change)` is called after each probe with the change that it made, or None.
+    An engine may take `patience_s` to answer. `took(change)` is called after each probe with the
+    change that it made, or None.
     """
 
     def __init__(
         self,
         client: EngineClient,
         health: EngineHealth,
-        settings: EngineSettings,
+        rounds: Rounds,
+        patience_s: float,
         clock: Clock,
         took: Callable[[Change | None], None],
     ) -> None:
         self._client = client
         self._health = health
-        self._interval_s = settings.probe_interval_s
-        self._patience_s = settings.hung_after_s
+        self._rounds = rounds
+        self._patience_s = patience_s
         self._clock = clock
         self._took = took
         self._request = client.request("GET", "/health")
-        self._connection = Connection()
+        self._line: Line | None = None
+        self._began = 0.0
         self._waiting = False
+        self._dialling = False
+        self._wake = asyncio.Event()
         self._failure: Exception | None = None
 
     async def run(self) -> None:
         """Probe until cancelled."""
-        self._waiting, self._failure = False, None
+        self._waiting = self._dialling = False
+        self._failure = None
+        self._rounds.join(self)
         try:
             while True:
-                began = self._clock.now()
-                await self._ask(began)
-                await self._rest(began)
+                await self._wake.wait()
+                self._wake.clear()
+                if self._failure is not None:
+                    raise self._failure
+                await self._dial()
         finally:
-            self._connection.close()
+            self._rounds.leave(self)
+            self._drop()
 
-    async def _ask(self, began: float) -> None:
-        """Put the question, over a new connection where there is none."""
-        if not self._connection.open:
-            try:
-                async with asyncio.timeout(self._patience_s):
-                    self._connection = await self._client.dial()
-            except TimeoutError:
-                self._fall_silent(began)
-                return
-            except CallError as error:
-                self._took(self._failed(error))
-                return
-        self._waiting = True
-        self._connection.ask(self._request, MAX_HEALTH_BYTES, self._hear)
-
-    async def _rest(self, began: float) -> None:
-        """Until the next question is due, and as long as the last one may still be answered."""
-        due, patient_until = next_due(began, self._interval_s), began + self._patience_s
-        while self._waiting or self._clock.now() < due:
-            now = self._clock.now()
-            if self._waiting and now >= patient_until:
-                self._connection.close()
-                self._waiting = False
-                self._fall_silent(began)
-                return
-            wake = due if now < due else now + self._interval_s
-            await asyncio.sleep((min(wake, patient_until) if self._waiting else wake) - now)
-            if self._failure is not None:
-                raise self._failure
-
-    def _hear(self, answer: Answer | CallError) -> None:
-        """Called by the event loop, which would only log what is raised here."""
-        self._waiting = False
-        try:
-            if isinstance(answer, Answer):
-                self._took(self._health.health(answer.status, self._clock.now()))
-            elif not (isinstance(answer, ClosedError) and self._connection.used):
-                self._took(self._failed(answer))
-        except Exception as error:  # noqa: BLE001 - raised again in the task, which is watched over
-            self._failure = error
-
-    def _fall_silent(self, began: float) -> None:
-        now = self._clock.now()
-        if overslept(now - began, self._patience_s):
+    def ask(self, now: float) -> None:
+        """A round begins."""
+        if self._waiting or self._dialling or self._failure is not None:
             return
-        error = SilentError(f"{_CALL} was not answered within {self._patience_s:g} s")
-        self._took(self._failed(error))
+        self._began = now
+        try:
+            self._put()
+        except Exception as error:  # noqa: BLE001 - raised again in the task, which is watched over
+            self._break(error)
+
+    def listen(self, now: float) -> float | None:
+        """Take in the answer if it is there."""
+        if not self._waiting or self._line is None:
+            return None
+        try:
+            answer = self._line.hear()
+            if answer is not None:
+                self._waiting = False
+                self._judge(answer)
+            elif now - self._began >= self._patience_s:
+                self._waiting = False
+                self._drop()
+                self._fall_silent()
+        except Exception as error:  # noqa: BLE001 - raised again in the task, which is watched over
+            self._break(error)
+        return self._began + self._patience_s if self._waiting else None
+
+    def _break(self, error: Exception) -> None:
+        self._waiting = False
+        self._failure = error
+        self._wake.set()
+
+    def _put(self) -> None:
+        """Put the question, over a new connection where there is none."""
+        if self._line is None or not self._line.ready():
+            self._drop()
+            self._dialling = True
+            self._wake.set()
+            return
+        self._waiting = True
+        self._line.ask(self._request, MAX_HEALTH_BYTES)
+
+    async def _dial(self) -> None:
+        try:
+            async with asyncio.timeout(max(0.0, self._began + self._patience_s - self._clock.now())):
+                self._line = await self._client.open_line()
+        except TimeoutError:
+            self._fall_silent()
+        except CallError as error:
+            self._took(self._failed(error))
+        else:
+            self._waiting = True
+            self._line.ask(self._request, MAX_HEALTH_BYTES)
+        finally:
+            self._dialling = False
+
+    def _drop(self) -> None:
+        if self._line is not None:
+            self._line.close()
+            self._line = None
+
+    def _judge(self, answer: Answer | CallError) -> None:
+        if isinstance(answer, Answer):
+            self._took(self._health.health(answer.status, self._clock.now()))
+        elif isinstance(answer, ClosedError) and self._line is not None and self._line.used:
+            self._put()  # it may have been tidied up just then: that is no answer yet
+        else:
+            self._took(self._failed(answer))
+
+    def _fall_silent(self) -> None:
+        if overslept(self._clock.now() - self._began, self._patience_s):
+            return
+        self._took(self._failed(SilentError(f"{_CALL} was not answered within {self._patience_s:g} s")))
 
     def _failed(self, error: CallError) -> Change | None:
         now, cause = self._clock.now(), str(error)
@@ -124,14 +155,6 @@ class HealthProbe:
         if isinstance(error, UnreachableError):
             return self._health.unreachable(cause, now)
         return self._health.broken(f"{_CALL}: {cause}", now)
-
-
-def next_due(began: float, interval_s: float) -> float:
-    """When to ask again: on a grid that all probes of this interval share, so that they wake together.
-
-    Not sooner than after half an interval.
-    """
-    return math.floor(began / interval_s + 1.5) * interval_s
 
 
 def overslept(waited_s: float, timeout_s: float) -> bool:

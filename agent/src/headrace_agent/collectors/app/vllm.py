@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Final
 
 from headrace_agent.collectors.app.page import Page, Wanted
@@ -198,6 +199,7 @@ def _newest_present(family: Family, page: Page) -> str | None:
     return next((name for name in family.names if name in page.families), None)
 
 
+@lru_cache(maxsize=1024)
 def _bound(text: str) -> float:
     try:
         return float(text)

@@ -32,6 +32,9 @@ NVML_RETRY_S = 30.0
 # Over the exporter's own time-out: what only a stuck thread uses up.
 FETCH_SLACK_S = 0.25
 CLOSE_GRACE_S = 0.5
+# A reading is asked for more often than anything new is read. Only its staleness moves by itself,
+# and that is told in seconds.
+REMEMBER_S = 0.4
 
 
 class HardwareCollector:
@@ -65,6 +68,7 @@ class HardwareCollector:
         self._xids = XidWatch()
         self._said: dict[str, tuple[Status, str]] = {}
         self._in_force: dict[tuple[GpuRef, ...], HardwareSource] = {}
+        self._readings: dict[tuple[GpuRef, ...], tuple[float, HardwareReading]] = {}
 
     async def run(self) -> None:
         """Poll every source until cancelled; a source that hangs or fails harms no other."""
@@ -86,6 +90,14 @@ class HardwareCollector:
         """
         if not gpus:
             return HardwareReading()
+        known = self._readings.get(gpus)
+        if known is not None and 0 <= now - known[0] < REMEMBER_S:
+            return known[1]
+        reading = self._read(gpus, now)
+        self._readings[gpus] = now, reading
+        return reading
+
+    def _read(self, gpus: tuple[GpuRef, ...], now: float) -> HardwareReading:
         offers = [source.offer(gpus, now) for source in self._sources]
         chosen = choose(offers)
         self._note(gpus, chosen, offers)
@@ -117,7 +129,8 @@ class HardwareCollector:
             self._take(self._nvml, read, now)
 
     def _take(self, source: Source, read: Read, now: float) -> None:
-        source.take(read, now)
+        if source.take(read, now):
+            self._readings.clear()
         reading = source.reading(now)
         # Remarks on good figures hold numbers that move a little all the time.
         said = (reading.status, reading.detail if reading.status is not Status.OK else "")

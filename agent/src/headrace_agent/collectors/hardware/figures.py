@@ -100,8 +100,8 @@ def worst_health(gpus: Sequence[GpuFigures]) -> Health | None:
 
     Power and its limit stay a pair: they are those of the GPU with the least left.
     """
-    if not gpus:
-        return None
+    if len(gpus) < 2:
+        return gpus[0].health if gpus else None
     health = [gpu.health for gpu in gpus]
     tightest = min(health, key=_power_left)
     xids = [each.last_xid for each in health if each.last_xid]

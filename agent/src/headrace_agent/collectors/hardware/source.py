@@ -45,9 +45,9 @@ class Source:
         self._good_since: float | None = None
         self._ever_lost = False
 
-    def take(self, read: Read, now: float) -> None:
-        """Note the outcome of an attempt that ended at `now`."""
-        self._last = read
+    def take(self, read: Read, now: float) -> bool:
+        """Note the outcome of an attempt that ended at `now`; False where it is the last one's again."""
+        again, self._last = read is self._last, read
         self.reads += 1
         if read.status is not Status.OK:
             self.failures += read.status is Status.FAILED
@@ -55,7 +55,7 @@ class Source:
             self._good_since = None
             if self._pulse is not None:
                 self._pulse.interrupt()
-            return
+            return True
         if read.gpus is not self.gpus:
             self.gpus = read.gpus
             self._found.clear()
@@ -66,6 +66,7 @@ class Source:
                 gpu.uuid: gpu.energy_mj for gpu in read.gpus if gpu.energy_mj is not None and not gpu.instance
             }
             self._pulse.take(energy, now)
+        return not again
 
     def reading(self, now: float) -> SourceReading:
         """How the source as a whole is."""

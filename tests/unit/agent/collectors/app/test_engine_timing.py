@@ -8,8 +8,9 @@ from itertools import islice, pairwise
 import pytest
 
 from headrace_agent.collectors.app.dial import endpoint, explain
-from headrace_agent.collectors.app.engine import pause_s
-from headrace_agent.collectors.app.probe import next_due, overslept
+from headrace_agent.collectors.app.engine import next_scrape
+from headrace_agent.collectors.app.probe import overslept
+from headrace_agent.collectors.app.rounds import next_due
 from headrace_agent.collectors.app.start import serving_since
 from headrace_agent.collectors.app.warmup import LONGEST_DELAY_S, delays
 from headrace_agent.collectors.app.watch import next_delay
@@ -51,15 +52,21 @@ def test_own_lateness_is_no_silence() -> None:
     assert overslept(5.0, 2.0)
 
 
-@pytest.mark.parametrize(
-    ("spent_s", "expected_s"),
-    [(0.0, 0.5), (0.1, 0.4), (0.25, 0.25), (0.4, 0.4), (0.6, 0.6), (2.0, 2.0)],
-)
-def test_an_engine_slow_to_show_its_page_is_left_alone_as_long_as_it_took(
-    spent_s: float, expected_s: float
-) -> None:
+@pytest.mark.parametrize("spent_s", [0.3, 0.6, 2.0])
+def test_an_engine_slow_to_show_its_page_is_left_alone_as_long_as_it_took(spent_s: float) -> None:
     """Showing it keeps the engine from its requests: back to back, it would do little else."""
-    assert pause_s(spent_s, interval_s=0.5) == pytest.approx(expected_s)
+    for step in range(50):
+        began = 1000.0 + 0.013 * step
+        assert next_scrape(began, began + spent_s, 0.5) >= began + 2 * spent_s - 1e-9
+
+
+def test_a_quick_engine_is_asked_at_every_interval_and_together_with_the_others() -> None:
+    began = next_scrape(1000.123, 1000.125, 0.5)
+    for _ in range(20):
+        due = next_scrape(began + 0.002, began + 0.01, 0.5)
+        assert due - began == pytest.approx(0.5)
+        began = due
+    assert next_scrape(2000.4, 2000.41, 0.5) == pytest.approx(next_scrape(2000.7, 2000.71, 0.5))
 
 
 def test_probes_share_a_grid_and_never_come_sooner_than_half_an_interval() -> None:
