@@ -18,7 +18,8 @@ class FakeEngine:
     """Answers as vLLM does; its attributes say how, `die` and `listen` end and start it.
 
     `hanging` paths are never answered; an `endless` page has no length and goes on until the reader
-    leaves, `sent` bytes of it so far. `asked` counts requests by path, `at_once` the most health
+    leaves, `sent` bytes of it so far. Showing the page takes `page_s` seconds; the first `bad_pages` are
+    answered 500. `asked` counts requests by path, `at_once` the most health
     probes that were ever open together.
     """
 
@@ -30,6 +31,9 @@ class FakeEngine:
         self.page = vllm_page()
         self.page_after_completion: bytes | None = None
         self.page_status = 200
+        self.page_s = 0.0
+        self.bad_pages = 0
+        self.pages_at: list[float] = []
         self.hanging: set[str] = set()
         self.endless = False
         self.sent = 0
@@ -85,6 +89,9 @@ class FakeEngine:
         try:
             if path in self.hanging:
                 await self._released.wait()
+            if path == "/metrics":
+                self.pages_at.append(asyncio.get_running_loop().time())
+                await asyncio.sleep(self.page_s)
             if path == "/metrics" and self.endless:
                 return await self._stream(request)
             return self._respond(path)
@@ -102,6 +109,9 @@ class FakeEngine:
     def _respond(self, path: str) -> web.Response:
         if path == "/health":
             return web.Response(status=self.health)
+        if path == "/metrics" and self.bad_pages:
+            self.bad_pages -= 1
+            return web.Response(status=500)
         if path == "/metrics":
             return web.Response(status=self.page_status, body=self.page)
         if path == "/v1/models":

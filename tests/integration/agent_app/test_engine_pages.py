@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import pytest
 from structlog.testing import capture_logs
 
+from headrace_agent.collectors import containment
+from headrace_agent.collectors.app import vllm
+from headrace_agent.collectors.app.page import Page
+from headrace_agent.collectors.app.state import Change, EngineHealth
+from headrace_agent.collectors.app.vllm import Figures
 from headrace_agent.collectors.readings import EngineState, Status, Totals
 from tests.integration.agent_app.collecting import collecting, fast
 from tests.integration.agent_app.fake_engine import fake_engine
@@ -91,3 +98,78 @@ async def test_endless_page_is_not_read_to_its_end() -> None:
             assert engine.sent / engine.asked["/metrics"] < 16 * 1024 * 1024
             await neighbour.until_state(EngineState.SERVING)
             assert neighbour.reading.source.status is Status.OK
+
+
+async def test_an_engine_slow_to_show_its_page_is_left_alone_in_between() -> None:
+    """Back to back, it would show pages and do little else."""
+    async with fake_engine() as engine:
+        engine.page, engine.page_s = WHOLE, 0.3
+        async with collecting(engine.url, fast(scrape_interval_s=0.1)) as seen:
+            await seen.until_state(EngineState.SERVING)
+            shown = len(engine.pages_at)
+            await seen.until(lambda: len(engine.pages_at) >= shown + 4)
+            gaps = [b - a for a, b in pairwise(engine.pages_at[shown:])]
+            assert min(gaps) > 0.55, "as long as it took, between the end of one and the start of the next"
+            assert seen.reading.source.status is Status.OK, "its figures last as long as its pace needs"
+
+
+async def test_a_page_that_breaks_its_reader_is_trouble_of_its_source_alone(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """What nobody foresaw: said once with its traceback, counted, and no state touched."""
+    whole = vllm.read
+
+    def break_down(page: Page) -> Figures:
+        raise OverflowError("cannot convert float infinity to integer")
+
+    async with fake_engine() as engine:
+        engine.page = vllm_page(responses={"2xx": 5})
+        async with collecting(engine.url) as seen:
+            await seen.until_state(EngineState.SERVING)
+            with capture_logs() as logs:
+                monkeypatch.setattr(vllm, "read", break_down)
+                engine.page = vllm_page(responses={"2xx": 6})
+                await seen.until(lambda: "OverflowError" in seen.reading.source.detail)
+                tries = engine.asked["/metrics"]
+                await seen.until(lambda: engine.asked["/metrics"] >= tries + 3)
+                assert seen.reading.source.status is Status.FAILED
+                monkeypatch.setattr(vllm, "read", whole)
+                await seen.until(lambda: seen.reading.source.status is Status.OK)
+            said = [line for line in logs if line["event"] == "unexpected error, contained"]
+            assert len(said) == 1
+            assert seen.kinds == ["serving"]
+
+
+async def test_a_job_that_breaks_is_started_again_and_stops_no_other(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(containment, "FIRST_PAUSE_S", 0.05)
+    whole, broke = EngineHealth.health, 0
+
+    def break_twice(self: EngineHealth, status: int, now: float) -> Change | None:
+        nonlocal broke
+        broke += 1
+        if broke <= 2:
+            raise RuntimeError("broken")
+        return whole(self, status, now)
+
+    monkeypatch.setattr(EngineHealth, "health", break_twice)
+    async with fake_engine() as engine:
+        with capture_logs() as logs:
+            async with collecting(engine.url) as seen:
+                await seen.until_state(EngineState.SERVING)
+        said = [line["part"] for line in logs if line["event"] == "unexpected error, contained"]
+        assert said == ["engine cell-1: probe"]
+
+
+async def test_what_was_asked_is_counted_by_what_it_was() -> None:
+    async with fake_engine() as engine:
+        engine.completion = 503
+        async with collecting(engine.url) as seen:
+            await seen.until(lambda: seen.collector.tallies()["warm_up"].failures >= 1)
+            engine.completion = 200
+            await seen.until_state(EngineState.SERVING)
+            tallies = seen.collector.tallies()
+    assert tallies.keys() == {"engine", "models", "warm_up"}
+    assert tallies["engine"].failures == 0 < tallies["engine"].tries
+    assert tallies["warm_up"].tries > tallies["warm_up"].failures

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from headrace_agent.collectors.app import start
 from headrace_agent.collectors.readings import EngineState, Model
 from headrace_shared.clock import SystemClock
 from tests.integration.agent_app.collecting import collecting, fast
@@ -86,6 +87,47 @@ async def test_engine_that_has_served_is_adopted() -> None:
             assert "/v1/completions" not in engine.asked
             assert seen.reading.serving_since == pytest.approx(seen.now() - uptime_s, abs=5)
             assert seen.reading.facts.models
+
+
+@pytest.mark.parametrize("spoilt", ["answer", "cut", "empty"])
+async def test_a_serving_engine_is_adopted_although_its_first_pages_cannot_be_had(spoilt: str) -> None:
+    """An agent's restart and one bad page must not take a serving engine out."""
+    async with fake_engine() as engine:
+        engine.page = SERVED
+        if spoilt == "answer":
+            engine.bad_pages = 4
+        else:
+            engine.page = b"" if spoilt == "empty" else SERVED[: SERVED.index(b"# TYPE http") + 5]
+        async with collecting(engine.url) as seen:
+            await seen.until(lambda: engine.asked.get("/metrics", 0) >= 3)
+            assert not seen.collector.first_seen.is_set(), "undecided, so nothing is told"
+            engine.page = SERVED
+            await seen.until_state(EngineState.SERVING)
+            assert seen.kinds == ["serving"]
+            assert "/v1/completions" not in engine.asked
+
+
+async def test_an_engine_whose_page_cannot_be_had_at_all_loads_and_warms_up(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(start, "LOOK_FOR_S", 0.6)
+    async with fake_engine() as engine:
+        engine.page_status = 500
+        async with collecting(engine.url) as seen:
+            began = seen.now()
+            await seen.until_state(EngineState.SERVING)
+            assert seen.kinds == ["loading", "serving"]
+            assert 0.5 < seen.times[0] - began < 3.0, "bounded, and not at once"
+
+
+async def test_an_engine_that_dies_while_it_is_looked_at_is_down() -> None:
+    async with fake_engine() as engine:
+        engine.page_status = 500
+        async with collecting(engine.url) as seen:
+            await seen.until(lambda: engine.asked.get("/metrics", 0) >= 2)
+            await engine.die()
+            await seen.until_state(EngineState.DOWN)
+            assert seen.kinds == ["down"]
 
 
 async def test_death_is_seen_by_the_idle_connection() -> None:

@@ -17,6 +17,7 @@ from headrace_shared.clock import Clock
 # Most answers are there by then; for those that are not, it looks again at growing distances.
 FIRST_LOOK_S: Final = 0.015
 LONGEST_LOOK_S: Final = 0.1
+SHORTEST_LOOK_S: Final = 0.001
 
 
 class Member(Protocol):
@@ -84,7 +85,7 @@ class Rounds:
         else:
             self._wait_until(self._due, now)
             return
-        self._wait_until(min([self._due, now + self._gap_s, *wanted]), now)
+        self._wait_until(max(min([self._due, now + self._gap_s, *wanted]), now + SHORTEST_LOOK_S), now)
 
 
 def next_due(now: float, interval_s: float, offset_s: float = 0.0) -> float:

@@ -1,0 +1,290 @@
+"""Calls to an engine over real sockets: hostile answers, connections that end, encryption."""
+
+from __future__ import annotations
+
+import asyncio
+import gzip
+import ssl
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import pytest
+import trustme
+
+from headrace_agent.collectors.app import dial
+from headrace_agent.collectors.app.answer import Answer
+from headrace_agent.collectors.app.client import EngineClient
+from headrace_agent.collectors.app.dial import Dialer
+from headrace_agent.collectors.app.errors import (
+    AnswerError,
+    BrokenError,
+    CallError,
+    RefusedError,
+    SilentError,
+    UnreachableError,
+)
+from headrace_agent.collectors.readings import EngineState
+from headrace_shared.clock import SystemClock
+from tests.integration.agent_app.collecting import collecting, fast
+from tests.integration.agent_app.fake_engine import fake_engine
+from tests.integration.agent_app.raw_server import EMPTY_200, answering, raw_server, read_request
+
+LIMIT = 1024 * 1024
+
+
+@asynccontextmanager
+async def calling(url: str) -> AsyncIterator[EngineClient]:
+    client = EngineClient(Dialer(url, SystemClock()), url)
+    try:
+        yield client
+    finally:
+        client.close()
+        await asyncio.sleep(0)
+
+
+async def call(answer: bytes) -> Answer:
+    """What a call comes to whose answer is these bytes."""
+    async with raw_server(answering(answer)) as port, calling(f"http://127.0.0.1:{port}") as client:
+        return await client.get("/metrics", 2.0, LIMIT)
+
+
+@pytest.mark.parametrize(
+    ("answer", "error"),
+    [
+        (b"", BrokenError),
+        (b"\x16\x03\x01 garbage\r\n\r\n", BrokenError),
+        (b"HTTP/1.1 200 OK\r\nContent-Length: 50\r\n\r\nabc", BrokenError),
+        (b"HTTP/1.1 200 OK\r\nContent-Length: 99999999999\r\n\r\n", AnswerError),
+        (b"HTTP/1.1 200 OK\r\nX: " + b"a" * 70_000 + b"\r\n\r\n", BrokenError),
+        (b"HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\nContent-Length: 5\r\n\r\nabcde", AnswerError),
+    ],
+    ids=["nothing", "garbage", "cut short", "too long", "endless head", "compressed"],
+)
+async def test_a_hostile_answer_is_a_call_error_that_names_the_call(
+    answer: bytes, error: type[CallError]
+) -> None:
+    with pytest.raises(error, match=r"^GET /metrics: "):
+        await call(answer)
+
+
+async def test_a_redirect_is_not_followed() -> None:
+    found = await call(b"HTTP/1.1 302 Found\r\nLocation: http://127.0.0.1:1/\r\nContent-Length: 0\r\n\r\n")
+    assert found.status == 302
+
+
+async def test_a_compression_bomb_is_refused_without_being_taken_in() -> None:
+    """Two hundred megabytes in two hundred kilobytes once cost the agent all of them."""
+    bomb = gzip.compress(b"\0" * 50_000_000)
+    head = b"HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\nContent-Length: %d\r\n\r\n" % len(bomb)
+    with pytest.raises(AnswerError, match="compressed"):
+        await call(head + bomb)
+
+
+async def test_no_compression_is_asked_for() -> None:
+    asked: list[bytes] = []
+
+    async def handle(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        asked.append(await read_request(reader))
+        writer.write(EMPTY_200)
+
+    async with raw_server(handle) as port, calling(f"http://user:p%40ss@127.0.0.1:{port}/a b") as client:
+        await client.get("/metrics", 2.0)
+    head = asked[0].decode()
+    assert head.startswith("GET /a%20b/metrics HTTP/1.1\r\n")
+    assert f"\r\nHost: 127.0.0.1:{port}\r\n" in head
+    assert "\r\nAccept-Encoding: identity\r\n" in head
+    assert "\r\nAuthorization: Basic dXNlcjpwQHNz\r\n" in head
+
+
+async def test_a_connection_is_used_again() -> None:
+    connections = 0
+
+    async def handle(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        nonlocal connections
+        connections += 1
+        while True:
+            await read_request(reader)
+            writer.write(EMPTY_200)
+
+    async with raw_server(handle) as port, calling(f"http://127.0.0.1:{port}") as client:
+        for _ in range(5):
+            assert (await client.get("/metrics", 2.0)).status == 200
+    assert connections == 1
+
+
+async def test_a_waiting_connection_that_was_closed_is_no_failure() -> None:
+    """Engines close connections that stood idle, now and then just as they are asked."""
+    async with (
+        raw_server(answering(EMPTY_200)) as port,
+        calling(f"http://127.0.0.1:{port}") as client,
+    ):
+        for _ in range(3):
+            assert (await client.get("/metrics", 2.0)).status == 200
+            await asyncio.sleep(0.02)
+
+
+async def test_a_connection_closed_as_it_is_asked_is_asked_again_over_a_new_one() -> None:
+    requests = 0
+
+    async def handle(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        nonlocal requests
+        await read_request(reader)
+        writer.write(EMPTY_200)
+        await read_request(reader)
+        requests += 1
+        writer.close()
+
+    async with raw_server(handle) as port, calling(f"http://127.0.0.1:{port}") as client:
+        for _ in range(3):
+            assert (await client.get("/metrics", 2.0)).status == 200
+    assert requests == 2
+
+
+async def test_no_answer_in_time_and_nobody_there() -> None:
+    async def silent(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.read()
+
+    async with raw_server(silent) as port, calling(f"http://127.0.0.1:{port}") as client:
+        with pytest.raises(SilentError, match=r"GET /metrics was not answered within 0\.1 s"):
+            await client.get("/metrics", 0.1)
+    async with calling(f"http://127.0.0.1:{port}") as client:
+        with pytest.raises(RefusedError, match=f"connection to 127.0.0.1:{port} refused"):
+            await client.get("/metrics", 2.0)
+
+
+async def test_a_name_that_is_not_known_proves_nothing() -> None:
+    async with calling("http://no-such-host.invalid:8000") as client:
+        with pytest.raises(UnreachableError, match=r"no-such-host\.invalid cannot be resolved"):
+            await client.get("/metrics", 5.0)
+
+
+async def test_a_name_is_looked_up_once_in_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An engine that is down is dialled many times a second."""
+    asked = 0
+    real = asyncio.get_running_loop().getaddrinfo
+
+    async def count(host: str, port: int, **hints: int) -> object:
+        nonlocal asked
+        asked += host == "localhost"
+        return await real(host, port, **hints)
+
+    monkeypatch.setattr(asyncio.get_running_loop(), "getaddrinfo", count)
+    async with calling("http://localhost:1") as client:
+        for _ in range(5):
+            with pytest.raises(RefusedError):
+                await client.get("/metrics", 2.0)
+    assert asked == 1
+
+
+@pytest.fixture
+def ca() -> trustme.CA:
+    return trustme.CA()
+
+
+def server_side(ca: trustme.CA, name: str = "127.0.0.1") -> ssl.SSLContext:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    ca.issue_cert(name).configure_cert(context)
+    return context
+
+
+async def serve_engine(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    while True:
+        path = (await read_request(reader)).split()[1]
+        body = b'vllm:num_requests_running 1\nvllm:request_success_total{finished_reason="stop"} 5\n'
+        if path != b"/metrics":
+            body = b""
+        writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % len(body) + body)
+        await writer.drain()
+
+
+async def test_an_engine_behind_tls_is_probed_and_read(
+    ca: trustme.CA, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    trust = ssl.create_default_context()
+    ca.configure_trust(trust)
+    monkeypatch.setattr(dial, "_trust", lambda: trust)
+    async with (
+        raw_server(serve_engine, server_side(ca)) as port,
+        collecting(f"https://127.0.0.1:{port}") as seen,
+    ):
+        await seen.until_state(EngineState.SERVING)
+        assert seen.kinds == ["serving"]
+        await asyncio.sleep(0.3)
+        assert seen.kinds == ["serving"]
+
+
+async def test_a_certificate_that_nobody_vouches_for_is_said_and_proves_nothing_at_once(
+    ca: trustme.CA,
+) -> None:
+    async with (
+        raw_server(serve_engine, server_side(ca)) as port,
+        collecting(f"https://127.0.0.1:{port}", fast(hung_after_s=0.5)) as seen,
+    ):
+        await seen.until(lambda: "certificate verify failed" in seen.reading.source.detail)
+        assert seen.kinds == []
+        await seen.until_state(EngineState.DOWN)
+        assert "certificate verify failed" in seen.events[0].cause
+
+
+async def test_words_that_nobody_asked_for_are_not_taken_for_the_next_answer() -> None:
+    """Servers say 408 before they close an idle connection; it is no word on the engine's health."""
+
+    async def handle(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await read_request(reader)
+        writer.write(EMPTY_200)
+        await writer.drain()
+        await asyncio.sleep(0.02)
+        writer.write(b"HTTP/1.1 408 Request Timeout\r\nContent-Length: 0\r\n\r\n")
+        await asyncio.sleep(1)
+
+    async with (
+        raw_server(handle) as port,
+        collecting(f"http://127.0.0.1:{port}", fast(warm_up=False, probe_interval_s=0.1)) as seen,
+    ):
+        await seen.until_state(EngineState.SERVING)
+        await asyncio.sleep(1.0)
+        assert seen.kinds == ["loading", "serving"]
+
+
+async def test_a_probe_whose_connection_is_closed_as_it_asks_asks_again() -> None:
+    async def handle(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await read_request(reader)
+        writer.write(EMPTY_200)
+        await read_request(reader)
+        writer.close()
+
+    async with (
+        raw_server(handle) as port,
+        collecting(f"http://127.0.0.1:{port}", fast(warm_up=False)) as seen,
+    ):
+        await seen.until_state(EngineState.SERVING)
+        await asyncio.sleep(0.5)
+        assert seen.kinds == ["loading", "serving"]
+
+
+async def test_an_answer_in_pieces_and_late_is_an_answer() -> None:
+    async def handle(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        while True:
+            await read_request(reader)
+            for part in (b"HTTP/1.1 2", b"00 OK\r\nContent-", b"Length: 2\r\n\r\no", b"k"):
+                writer.write(part)
+                await asyncio.sleep(0.03)
+
+    async with (
+        raw_server(handle) as port,
+        collecting(f"http://127.0.0.1:{port}", fast(warm_up=False)) as seen,
+    ):
+        await seen.until_state(EngineState.SERVING)
+
+
+async def test_an_unhealthy_engine_is_told_within_two_probes() -> None:
+    """At the default pace of ten probes a second."""
+    async with (
+        fake_engine() as engine,
+        collecting(engine.url, fast(probe_interval_s=0.1)) as seen,
+    ):
+        await seen.until_state(EngineState.SERVING)
+        engine.health = 503
+        since = seen.now()
+        await seen.until_state(EngineState.DOWN)
+        assert seen.times[-1] - since < 0.35
