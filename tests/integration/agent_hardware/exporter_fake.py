@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gzip
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
@@ -13,7 +14,7 @@ UUID = "GPU-00000000-0000-4000-8000-000000000001"
 
 class FakeExporter:
     """Serves one GPU. `mode`: ok, still (figures do not move), 500, empty, hang, slow (an endless
-    body), html, latin1, cut, short (less than its Content-Length), huge, vllm, redirect."""
+    body), html, latin1, cut, short (less than its Content-Length), huge, vllm, redirect, gzip."""
 
     def __init__(self) -> None:
         self.mode = "ok"
@@ -57,6 +58,9 @@ class FakeExporter:
             await asyncio.sleep(30)
         if self.mode in ("slow", "huge", "short"):
             return await self._stream(request)
+        if self.mode == "gzip":
+            folded = gzip.compress(b"#\n" * 10_000_000)
+            return web.Response(body=folded, headers={"Content-Encoding": "gzip"})
         if self.mode == "redirect":
             raise web.HTTPFound("/metrics")
         bodies = {

@@ -94,6 +94,7 @@ async def test_the_page_is_found_where_the_url_names_only_the_host() -> None:
         ("hang", Status.FAILED, "no answer within 0.4 s"),
         ("slow", Status.FAILED, "within"),
         ("redirect", Status.FAILED, "HTTP 302"),
+        ("gzip", Status.FAILED, "compressed (gzip)"),
     ],
 )
 async def test_a_page_that_cannot_be_used_is_contained_named_and_mended(

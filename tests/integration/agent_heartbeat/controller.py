@@ -9,6 +9,7 @@ from typing import Any
 
 import grpc
 
+from headrace_agent.collectors.containment import Mishaps
 from headrace_agent.collectors.readings import CellEvent
 from headrace_agent.heartbeat.outbox import Reporter
 from headrace_agent.heartbeat.stream import ControllerStream, Handlers
@@ -144,12 +145,16 @@ class Heard:
 
 @asynccontextmanager
 async def streaming(
-    port: int, reporter: Reporter | None = None, heard: Heard | None = None, tls: TlsSettings | None = None
+    port: int,
+    reporter: Reporter | None = None,
+    heard: Heard | None = None,
+    tls: TlsSettings | None = None,
+    mishaps: Mishaps | None = None,
 ) -> AsyncIterator[ControllerStream]:
     """A stream that runs while the context is open."""
     settings = ControllerSettings(address=HostPort("127.0.0.1", port), tls=tls)
     handlers = (heard or Heard()).handlers()
-    stream = ControllerStream(settings, reporter or Report(), handlers, SystemClock())
+    stream = ControllerStream(settings, reporter or Report(), handlers, SystemClock(), mishaps=mishaps)
     task = asyncio.create_task(stream.run(), name="stream under test")
     try:
         yield stream
@@ -161,9 +166,17 @@ async def streaming(
 
 
 async def settle() -> None:
-    """Let gRPC's own tasks for calls that have ended run out; they are told by another thread."""
+    """Let gRPC's own tasks for calls that have ended run out.
+
+    They are told by another thread, and one of them may start another: a moment without any is not
+    the end of them yet.
+    """
+    quiet = 0
     async with asyncio.timeout(2.0):
-        while any("_AioCall" in repr(each.get_coro()) for each in asyncio.all_tasks()):  # noqa: ASYNC110
+        while quiet < 5:
+            coroutines = (repr(each.get_coro()) for each in asyncio.all_tasks())
+            busy = any("_AioCall" in each or "StreamStreamCall" in each for each in coroutines)
+            quiet = 0 if busy else quiet + 1
             await asyncio.sleep(0.005)
 
 

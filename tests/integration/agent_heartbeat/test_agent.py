@@ -11,8 +11,10 @@ from typing import Any
 
 import aiohttp
 import pytest
+from structlog.testing import capture_logs
 
-from headrace_agent.collectors.readings import CellEvent, EventKind, SourceReading, Status
+from headrace_agent.collectors import containment
+from headrace_agent.collectors.readings import CellEvent, EngineReading, EventKind, SourceReading, Status
 from headrace_agent.service import Agent
 from headrace_agent.settings import AgentSettings
 from headrace_pb.v1 import telemetry_pb2 as pb
@@ -174,6 +176,10 @@ async def test_own_pages(controller: Controller) -> None:
     assert figures[f'headrace_agent_connected{{controller="{other}"}}'] == "0.0"
     assert figures[f'headrace_agent_events_unacked{{controller="{other}"}}'] == "0.0"
     assert figures['headrace_agent_source_ok{cell="c1",source="engine"}'] == "1.0"
+    assert figures['headrace_agent_source_reads_total{cell="c1",source="engine"}'] == "5.0"
+    assert figures['headrace_agent_source_failures_total{cell="c1",source="engine"}'] == "2.0"
+    assert figures['headrace_agent_source_reads_total{cell="",source="dcgm"}'] == "7.0"
+    assert figures[f'headrace_agent_events_dropped_total{{controller="{name}"}}'] == "0.0"
     assert figures['headrace_agent_source_ok{cell="c2",source="engine"}'] == "0.0"
     assert 2.0 <= float(figures['headrace_agent_source_age_seconds{cell="c1",source="engine"}']) < 5.0
     assert 'headrace_agent_source_age_seconds{cell="c2",source="engine"}' not in figures, "never read: absent"
@@ -202,16 +208,47 @@ async def test_systemd_is_told(
         assert systemd.recv(100) == b"STOPPING=1"
 
 
-async def test_a_collector_that_breaks_takes_nothing_else_with_it(controller: Controller) -> None:
-    fakes = Fakes("c1", "c2")
+async def test_a_collector_that_breaks_is_started_again_and_takes_nothing_else_with_it(
+    controller: Controller, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(containment, "FIRST_PAUSE_S", 0.05)
+    fakes, port, starts = Fakes("c1", "c2"), free_port(), 0
 
     async def break_down() -> None:
+        nonlocal starts
+        starts += 1
         raise RuntimeError("broken")
 
     fakes.engines["c1"].run = break_down  # type: ignore[method-assign]
-    async with running(settings(controller.port), fakes) as agent:
-        (stream,) = agent.streams.values()
-        await until(lambda: stream.connected)
-        await until(lambda: len(controller.of_kind("telemetry")) >= 2)
-        told = {cell.cell_id for beat in controller.of_kind("telemetry") for cell in beat.cells}
-    assert "c2" in told
+    with capture_logs() as logs:
+        async with running(settings(controller.port, metrics=port), fakes) as agent:
+            (stream,) = agent.streams.values()
+            await until(lambda: stream.connected and starts >= 3)
+            told = len(controller.of_kind("telemetry"))
+            await until(lambda: len(controller.of_kind("telemetry")) >= told + 3)
+            _, page = await fetch(port, "/metrics")
+    beat = controller.of_kind("telemetry")[-1]
+    assert [cell.cell_id for cell in beat.cells] == ["c1", "c2"]
+    said = [line["part"] for line in logs if line["event"] == "unexpected error, contained"]
+    assert said == ["engine c1"]
+    (counted,) = [line for line in page.splitlines() if line.startswith("headrace_agent_mishaps_total{")]
+    assert counted.startswith('headrace_agent_mishaps_total{part="engine c1"} ')
+    assert float(counted.split()[-1]) >= 3
+
+
+async def test_a_collector_whose_reading_breaks_costs_its_own_figures_only(controller: Controller) -> None:
+    """One engine's page once ended the agent, and every cell of the node fell silent."""
+    fakes = Fakes("c1", "c2")
+
+    def break_down(now: float) -> EngineReading:
+        raise OverflowError("cannot convert float infinity to integer")
+
+    fakes.engines["c1"].reading = break_down  # type: ignore[method-assign]
+    async with running(settings(controller.port), fakes):
+        await until(lambda: bool(controller.streams) and len(controller.of_kind("telemetry")) >= 3)
+    bad, good = controller.of_kind("telemetry")[-1].cells
+    assert (bad.engine_state, good.engine_state) == (pb.ENGINE_STATE_SERVING, pb.ENGINE_STATE_SERVING)
+    assert bad.sources[0].status == pb.SOURCE_STATUS_FAILED
+    assert "OverflowError" in bad.sources[0].detail
+    assert (bad.HasField("in_flight"), good.in_flight) == (False, 1)
+    assert len(controller.streams) == 1

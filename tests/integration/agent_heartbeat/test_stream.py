@@ -11,6 +11,7 @@ from typing import Any
 import grpc
 import structlog
 
+from headrace_agent.collectors.containment import Mishaps
 from headrace_agent.collectors.readings import EventKind
 from headrace_pb.v1 import telemetry_pb2 as pb
 from headrace_shared.clock import SystemClock
@@ -299,3 +300,25 @@ async def test_a_controller_that_ends_each_stream_is_not_hammered(controller: Co
     async with streaming(controller.port):
         await asyncio.sleep(2.5)
     assert 3 <= attempts <= 7
+
+
+async def test_an_unexpected_error_is_said_once_and_does_not_end_the_stream(controller: Controller) -> None:
+    """Once it ended the agent, and with it the word of every cell."""
+    report, mishaps = Report(), Mishaps()
+    whole = report.telemetry
+
+    def break_down(now: float) -> pb.Telemetry:
+        raise KeyError("nobody foresaw this")
+
+    report.telemetry = break_down  # type: ignore[method-assign]
+    with structlog.testing.capture_logs() as logs:
+        async with streaming(controller.port, report, mishaps=mishaps) as stream:
+            await until(lambda: sum(mishaps.counts.values()) >= 3, 10.0)
+            report.telemetry = whole  # type: ignore[method-assign]
+            await until(lambda: bool(controller.of_kind("telemetry")))
+            assert stream.connected
+    said = [line for line in logs if line["event"] == "unexpected error, contained"]
+    assert [line["part"] for line in said] == [f"stream to {stream.name}"]
+    told = [line for line in logs if line["event"] == "controller lost"]
+    assert "KeyError" in told[0]["why"]
+    assert "report it" in told[0]["remedy"]

@@ -8,10 +8,12 @@ import socket
 import pytest
 from structlog.testing import capture_logs
 
-from headrace_agent.collectors.network.collector import GatewayTarget
-from headrace_agent.collectors.network.echo import TcpProber
+from headrace_agent.collectors.containment import Mishaps
+from headrace_agent.collectors.network.collector import GatewayTarget, PathCollector
+from headrace_agent.collectors.network.echo import Echo, Outcome, TcpProber
 from headrace_agent.collectors.network.names import look_up
 from headrace_agent.collectors.readings import PathMethod
+from headrace_agent.settings import NetworkSettings
 from headrace_shared.clock import SystemClock
 from tests.integration.agent_network.support import alive, dead, measuring
 
@@ -123,3 +125,38 @@ async def test_switched_off_the_collector_waits_and_measures_nothing() -> None:
     async with measuring("off", GatewayTarget("gw", "127.0.0.1", 1)) as paths:
         await asyncio.sleep(0.05)
         assert paths.collector.readings(paths.clock.now()) == ()
+
+
+class Broken:
+    """A way to measure that fails as nobody foresaw, until it is mended."""
+
+    method = PathMethod.TCP_CONNECT
+
+    def __init__(self) -> None:
+        self.asked = 0
+        self.mended = False
+
+    async def echo(self, address: str, port: int, timeout_s: float) -> Echo:
+        self.asked += 1
+        if self.mended:
+            return Echo(Outcome.REPLY, self.method, 1.0)
+        raise KeyError("nobody foresaw this")
+
+
+async def test_an_unexpected_error_is_said_once_and_counted_at_each_try() -> None:
+    prober, mishaps = Broken(), Mishaps()
+    settings = NetworkSettings(interval_s=0.1)
+    collector = PathCollector(settings, SystemClock(), probers=[prober], mishaps=mishaps)
+    collector.set_gateways([GatewayTarget("gw", "127.0.0.1", 1)])
+    with capture_logs() as logs:
+        task = asyncio.create_task(collector.run(), name="paths")
+        while prober.asked < 4:  # noqa: ASYNC110
+            await asyncio.sleep(0.02)
+        prober.mended = True
+        while collector.readings(SystemClock().now())[0].rtt_ms is None:  # noqa: ASYNC110
+            await asyncio.sleep(0.02)
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+    said = [line for line in logs if line["event"] == "unexpected error, contained"]
+    assert [line["part"] for line in said] == ["network: path to gw"]
+    assert mishaps.counts["network: path to gw"] >= 4

@@ -1,0 +1,61 @@
+"""The agent's own page and its documentation name the same metrics."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from headrace_agent.collectors.containment import Mishaps
+from headrace_agent.collectors.readings import HardwareReading, SourceReading, Status
+from headrace_agent.heartbeat.build import Identity
+from headrace_agent.heartbeat.stream import ControllerStream, Handlers
+from headrace_agent.service.metrics import AgentMetrics, build_page, render
+from headrace_agent.service.node import Node
+from tests.support.agent_sources import Fakes
+from tests.support.clock import FakeClock
+from tests.unit.agent.service.test_watch import SETTINGS
+
+DOCS = Path(__file__).parents[4] / "docs" / "metrics.md"
+ROW = re.compile(r"^\| `(headrace_agent_\w+)` \| ([^|]*) \|", re.MULTILINE)
+
+
+def documented() -> dict[str, set[str]]:
+    """Names -> labels, from the agent's table."""
+    table = DOCS.read_text(encoding="utf-8").split("## Agent", 1)[1]
+    return {name: set(labels.replace(",", " ").split()) for name, labels in ROW.findall(table)}
+
+
+def served() -> dict[str, set[str]]:
+    """Names -> labels, from a page on which everything has a sample."""
+    clock, mishaps, fakes = FakeClock(), Mishaps(), Fakes("c1", "c2")
+    sources = fakes.build(SETTINGS, clock, fakes.on_event, fakes.on_xid, mishaps)
+    node = Node(SETTINGS, Identity("n", "s", "0", 1), sources, clock, mishaps)
+    fakes.engines["c1"].read(1, clock.now())
+    fakes.hardware.now[(0,)] = HardwareReading(sources=(SourceReading("dcgm", Status.OK, clock.now()),))
+    mishaps.note("part", KeyError("x"))
+    handlers = Handlers(lambda *_: None, lambda *_: None, lambda *_: None)
+    streams = [ControllerStream(each, node, handlers, clock) for each in SETTINGS.controllers]
+    page = render(build_page(AgentMetrics(node, streams, clock, mishaps))).decode()
+    found: dict[str, set[str]] = {}
+    for family in text_string_to_metric_families(page):
+        for sample in family.samples:
+            if sample.name.startswith("headrace_"):
+                found.setdefault(sample.name, set()).update(sample.labels)
+    return found
+
+
+@pytest.fixture
+async def page() -> dict[str, set[str]]:
+    return served()
+
+
+async def test_every_metric_of_the_page_is_documented_and_no_other(page: dict[str, set[str]]) -> None:
+    assert page == documented()
+
+
+async def test_the_fixed_ones_are_there(page: dict[str, set[str]]) -> None:
+    """Both tables empty would agree too."""
+    assert {"headrace_agent_events_dropped_total", "headrace_agent_source_failures_total"} <= page.keys()
