@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Iterator
+from typing import Any
 
 import pytest
+
+ENDING_S = 2.0
 
 
 @pytest.fixture(autouse=True)
@@ -22,11 +25,16 @@ def _no_leftover_tasks(request: pytest.FixtureRequest) -> Iterator[None]:
 async def _task_guard() -> AsyncIterator[None]:
     before = asyncio.all_tasks()
     yield
-    left = [
-        task
-        for task in asyncio.all_tasks() - before
-        if not task.done() and task is not asyncio.current_task()
-    ]
+    left = _others(before)
+    if left:
+        # A library's own tasks may still be ending; one that is leaked does not end.
+        await asyncio.wait(left, timeout=ENDING_S)
+        left = _others(before)
     for task in left:
         task.cancel()
     assert not left, f"tasks left running: {[task.get_name() for task in left]}"
+
+
+def _others(before: set[asyncio.Task[Any]]) -> set[asyncio.Task[Any]]:
+    """The tasks that run now and did not before, this one aside."""
+    return {task for task in asyncio.all_tasks() - before if task is not asyncio.current_task()}
