@@ -32,23 +32,12 @@ from headrace_pb.v1.telemetry_pb2_grpc import add_CellTelemetryServicer_to_serve
 from headrace_shared import log
 from headrace_shared.clock import Clock, SystemClock
 from headrace_shared.net import HostPort, PortInUseError, require_free
+from headrace_shared.rpc import SERVER_OPTIONS
 from headrace_shared.tasks import Supervisor
 from headrace_shared.tls import TlsError, TlsSettings, server_credentials
 
 STOP_GRACE_S = 0.3
 LOAD_TIMEOUT_S = 2.0
-GRPC_OPTIONS = [
-    # A port that is taken must be an error, not a second server that shares it.
-    ("grpc.so_reuseport", 0),
-    ("grpc.max_receive_message_length", 4 * 1024 * 1024),
-    ("grpc.keepalive_time_ms", 10_000),
-    ("grpc.keepalive_timeout_ms", 5_000),
-    ("grpc.keepalive_permit_without_calls", 1),
-    ("grpc.http2.min_ping_interval_without_data_ms", 500),
-    ("grpc.http2.max_ping_strikes", 0),
-    # Otherwise the window of a stream that nobody reads keeps growing.
-    ("grpc.http2.bdp_probe", 0),
-]
 
 
 class Controller:
@@ -149,6 +138,7 @@ class Controller:
             on_push=lambda gateway, kind: self.metrics.pushes.labels(gateway, kind).inc(),
             on_ack=lambda gateway, kind, seconds: self.metrics.acks.labels(kind).observe(seconds),
             on_nack=lambda gateway, kind, message: self.metrics.nacks.labels(gateway, kind).inc(),
+            on_stranger=lambda node_id: self.metrics.rejections.labels("unknown_gateway").inc(),
         )
 
 
@@ -218,7 +208,7 @@ def check_tls(settings: ControllerSettings) -> None:
 async def _serve_grpc(
     stack: AsyncExitStack, field: str, address: HostPort, tls: TlsSettings | None, controller: Controller
 ) -> None:
-    server = grpc.aio.server(options=GRPC_OPTIONS)
+    server = grpc.aio.server(options=SERVER_OPTIONS)
     for_agents = field == "listen.telemetry"
     if for_agents:
         add_CellTelemetryServicer_to_server(controller.ingest, server)

@@ -16,10 +16,11 @@ import grpc
 
 from headrace_controller.projection.plan import Endpoint, Plan
 from headrace_controller.settings import EnvoySettings, GatewaySettings
-from headrace_controller.xds.server import SERVER_OPTIONS, GatewayStatus, XdsServer
+from headrace_controller.xds.server import GatewayStatus, XdsServer
 from headrace_controller.xds.snapshot import SnapshotBuilder
 from headrace_shared.clock import SystemClock
 from headrace_shared.net import HostPort
+from headrace_shared.rpc import SERVER_OPTIONS
 from tests.e2e.xds.cells import Cell
 from tests.e2e.xds.envoy import Envoy, free_port, running_envoy
 

@@ -11,8 +11,9 @@ import grpc
 from envoy.service.discovery.v3 import ads_pb2_grpc
 
 from headrace_controller.xds.names import CDS, EDS, LDS, RDS
-from headrace_controller.xds.server import SERVER_OPTIONS, Hooks, XdsServer
+from headrace_controller.xds.server import Hooks, XdsServer
 from headrace_shared.clock import SystemClock
+from headrace_shared.rpc import SERVER_OPTIONS
 from tests.unit.controller.xds.builders import request
 
 

@@ -10,12 +10,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable
+from contextlib import suppress
 from typing import Protocol
 
 from headrace_controller.control.kept_fleet import KeptFleet
 from headrace_controller.control.metrics import Metrics
 from headrace_controller.control.warm_start import restore
-from headrace_controller.inventory import Fleet, is_old
+from headrace_controller.inventory import Fleet
 from headrace_controller.lifecycle import (
     Answer,
     AskEngine,
@@ -41,13 +42,6 @@ RTT_FACTOR = 4.0
 # Figures come twice a second from each node; a change of membership waits for neither of these.
 SCORE_INTERVAL_S = 0.1
 QUIET_INTERVAL_S = 0.25
-_ENGINE_EVENTS = {
-    pb.CELL_EVENT_KIND_ENGINE_DOWN,
-    pb.CELL_EVENT_KIND_ENGINE_LOADING,
-    pb.CELL_EVENT_KIND_ENGINE_SERVING,
-    pb.CELL_EVENT_KIND_ENGINE_HUNG,
-    pb.CELL_EVENT_KIND_ENGINE_SLEEPING,
-}
 
 
 class Outside(Protocol):
@@ -67,7 +61,7 @@ class Outside(Protocol):
 
 
 class ControlLoop:
-    """Owns the inventory and the lives. Implements headrace_controller.ingest.service.Sink."""
+    """Owns the inventory and the lives. Implements headrace_controller.ingest.intake.Sink."""
 
     def __init__(
         self,
@@ -128,12 +122,13 @@ class ControlLoop:
     # Messages, from ingest.
 
     def hello(self, hello: pb.Hello, now: float) -> None:
-        self._heard.add(hello.node)
         self._told = True
         changes = self.fleet.register(hello.node, hello.site, hello, now)
         self._carry_out(self.book.registered(changes, now))
 
     def telemetry(self, node: str, telemetry: pb.Telemetry, now: float) -> None:
+        # Only figures say how a node is: the barrier does not open on its mere name.
+        self._heard.add(node)
         self._told = True
         self.fleet.apply(node, telemetry, now)
 
@@ -145,8 +140,6 @@ class ControlLoop:
         self._log.info(
             "event", node=node, cell=event.cell_id, kind=kind, cause=event.cause, age_ms=event.age_ms
         )
-        if event.kind in _ENGINE_EVENTS and is_old(event):
-            return
         if self.fleet.note_event(node, event, now):
             self._carry_out(self.book.happened(event, now))
 
@@ -185,11 +178,9 @@ class ControlLoop:
         interval = self._settings.cadence.tick_s
         due = self._clock.now() + interval
         while True:
-            try:
+            with suppress(TimeoutError):  # which is the ordinary tick
                 async with asyncio.timeout(max(0.0, due - self._clock.now())):
                     await self._wake.wait()
-            except TimeoutError:
-                pass  # the ordinary tick
             self._wake.clear()
             now = self._clock.now()
             lateness = max(0.0, now - due)

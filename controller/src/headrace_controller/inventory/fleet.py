@@ -162,10 +162,13 @@ class Fleet(Columns):
         return strangers
 
     def note_event(self, node: str, event: pb.CellEvent, now: float) -> bool:
-        """Write what an immediate event says into the arrays; False where the cell is not this
-        node's, and then nothing is written."""
+        """Write what an immediate event says into the arrays.
+
+        False, and nothing is written, where the cell is not this node's, and where an engine's word
+        is so old that the next beat tells better.
+        """
         row = self._own_row(node, event.cell_id)
-        if row is None:
+        if row is None or (event.kind in _ENGINE_EVENTS and is_old(event)):
             return False
         self.touch(node, now)
         if event.kind in _ENGINE_EVENTS:

@@ -17,7 +17,7 @@ from headrace_controller.xds.stream import Acked, Nacked, Stream
 from headrace_shared import log
 from headrace_shared.clock import Clock
 
-__all__ = ["SERVER_OPTIONS", "GatewayStatus", "Hooks", "NackInfo", "TypeStatus", "XdsServer"]
+__all__ = ["GatewayStatus", "Hooks", "NackInfo", "TypeStatus", "XdsServer"]
 
 FIRST_REQUEST_TIMEOUT_S = 10.0
 WRITE_TIMEOUT_S = 30.0
@@ -29,20 +29,6 @@ MAX_STREAMS = 64
 
 MAX_STRANGERS = 64
 MAX_MESSAGE_CHARS = 2000
-
-SERVER_OPTIONS: tuple[tuple[str, int], ...] = (
-    # Envoys ping every second; the default takes that for an attack and ends the connection.
-    ("grpc.http2.min_ping_interval_without_data_ms", 200),
-    ("grpc.http2.min_recv_ping_interval_without_data_ms", 200),
-    ("grpc.http2.max_ping_strikes", 0),
-    # An Envoy that vanished without a word is noticed within some seconds.
-    ("grpc.keepalive_time_ms", 5000),
-    ("grpc.keepalive_timeout_ms", 5000),
-    ("grpc.keepalive_permit_without_calls", 1),
-    ("grpc.http2.max_pings_without_data", 0),
-    ("grpc.so_reuseport", 0),
-)
-"""Options for the `grpc.aio.server` that carries an XdsServer."""
 
 
 @dataclass(eq=False, slots=True)
@@ -86,7 +72,7 @@ class XdsServer:
         self._log = log.get("xds")
 
     def add_to(self, server: grpc.aio.Server) -> None:
-        """Register the service; before the server starts. Make it with SERVER_OPTIONS."""
+        """Register the service; before the server starts. Make it with headrace_shared.rpc.SERVER_OPTIONS."""
         ads_pb2_grpc.add_AggregatedDiscoveryServiceServicer_to_server(self, server)
 
     def publish(self, gateway_id: str, snapshot: Snapshot) -> None:

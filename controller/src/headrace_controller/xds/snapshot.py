@@ -164,18 +164,6 @@ class SnapshotBuilder:
         return resources
 
 
-def build_snapshot(
-    plan: Plan,
-    gateway: GatewaySettings,
-    envoy: EnvoySettings,
-    *,
-    baseline: Baseline | None = None,
-    epoch_ns: int = 0,
-) -> Snapshot:
-    """One snapshot, with nothing kept. Raises InconsistentSnapshot."""
-    return SnapshotBuilder(gateway, envoy, baseline=baseline, epoch_ns=epoch_ns).build(plan)
-
-
 _NEEDS = {LDS: RDS, RDS: CDS, CDS: EDS}
 
 

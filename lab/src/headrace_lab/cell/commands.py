@@ -6,15 +6,13 @@ from typing import Annotated
 
 import typer
 
-from headrace_lab.cell.listening import bind
 from headrace_lab.cell.service import serve
 from headrace_lab.cell.settings import LOADING_MODES, CellSettings, LoadingMode
 from headrace_lab.cell.versions import read_dialect
 from headrace_lab.engine import EngineParameters
+from headrace_lab.servers import refusal, run_server
 from headrace_shared import log
 from headrace_shared.clock import SystemClock
-from headrace_shared.net import PortInUseError
-from headrace_shared.tasks import run_program
 
 Option = typer.Option
 
@@ -69,17 +67,8 @@ def cell(
             seed=seed,
         )
     except ValueError as error:
-        raise _refuse(error) from error
-    try:
-        sock = bind(host, port)
-        run_program(lambda stop: serve(settings, sock, SystemClock(), stop))
-    except (OSError, PortInUseError) as error:
-        raise _refuse(error) from error
-
-
-def _refuse(error: Exception) -> typer.Exit:
-    typer.echo(f"headrace-lab cell: {error}", err=True)
-    return typer.Exit(2)
+        raise refusal("cell", error) from error
+    run_server("cell", host, port, lambda sock, stop: serve(settings, sock, SystemClock(), stop))
 
 
 def _read_mode(text: str) -> LoadingMode:

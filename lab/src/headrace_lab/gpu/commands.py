@@ -6,14 +6,12 @@ from typing import Annotated
 
 import typer
 
-from headrace_lab.cell.listening import bind
 from headrace_lab.gpu.model import GpuParameters
 from headrace_lab.gpu.service import serve
 from headrace_lab.gpu.settings import ExporterSettings, parse_placement
+from headrace_lab.servers import refusal, run_server
 from headrace_shared import log
 from headrace_shared.clock import SystemClock
-from headrace_shared.net import PortInUseError
-from headrace_shared.tasks import run_program
 
 Option = typer.Option
 
@@ -39,14 +37,5 @@ def exporter(
             poll_s=poll_seconds,
         )
     except ValueError as error:
-        raise _refuse(error) from error
-    try:
-        sock = bind(host, port)
-        run_program(lambda stop: serve(settings, sock, SystemClock(), stop))
-    except (OSError, PortInUseError) as error:
-        raise _refuse(error) from error
-
-
-def _refuse(error: Exception) -> typer.Exit:
-    typer.echo(f"headrace-lab dcgm: {error}", err=True)
-    return typer.Exit(2)
+        raise refusal("dcgm", error) from error
+    run_server("dcgm", host, port, lambda sock, stop: serve(settings, sock, SystemClock(), stop))

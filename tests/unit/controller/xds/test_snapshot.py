@@ -7,10 +7,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headrace_controller.projection.plan import Plan
-from headrace_controller.settings import EnvoySettings
 from headrace_controller.xds.names import CDS, EDS, LDS, RDS, TYPES
-from headrace_controller.xds.snapshot import InconsistentSnapshot, build_snapshot, check
-from tests.unit.controller.xds.builders import GATEWAY, Pools, builder_of, plan_of, weights_in
+from headrace_controller.xds.snapshot import InconsistentSnapshot, check
+from tests.unit.controller.xds.builders import Pools, builder_of, plan_of, weights_in
 
 A, B = "10.0.0.1:8000", "10.0.0.2:8000"
 
@@ -82,7 +81,7 @@ def test_a_failed_build_leaves_the_next_one_right() -> None:
 
 def test_a_pool_that_forgets_a_gateway_is_refused() -> None:
     with pytest.raises(InconsistentSnapshot, match="'m' does not name the gateway 'gw-1'"):
-        build_snapshot(Plan({"m": {"gw-2": ()}}), GATEWAY, EnvoySettings())
+        builder_of().build(Plan({"m": {"gw-2": ()}}))
 
 
 def test_a_model_name_that_is_no_text_is_refused() -> None:
@@ -105,9 +104,7 @@ def test_a_missing_resource_is_named(url: str, what: str) -> None:
 def test_endpoints_without_a_cluster_are_refused() -> None:
     snapshot = builder_of().build(plan_of({"m": {A: 1}}))
     types = {each: dict(kept.resources) for each, kept in snapshot.types.items()}
-    types[RDS]["headrace"] = (
-        build_snapshot(plan_of({}), GATEWAY, EnvoySettings()).types[RDS].resources["headrace"]
-    )
+    types[RDS]["headrace"] = builder_of().build(plan_of({})).types[RDS].resources["headrace"]
     types[CDS].clear()
     with pytest.raises(InconsistentSnapshot, match="no cluster uses EDS 'pool/m'"):
         check(types, "gw-1")

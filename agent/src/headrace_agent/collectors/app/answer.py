@@ -76,9 +76,7 @@ class AnswerParser:
     def _check_extra(self) -> None:
         extra = self._received - len(self._body)
         if extra > MAX_HEAD_BYTES + _CHUNK_EXTRA * self._chunks:
-            self._refuse(
-                BrokenError(f"not an HTTP answer: its headers exceed {MAX_HEAD_BYTES // 1024} KiB")
-            )
+            self._refuse(BrokenError(f"not an HTTP answer: its headers exceed {MAX_HEAD_BYTES // 1024} KiB"))
             assert self._trouble is not None
             raise self._trouble
 

@@ -7,6 +7,7 @@ import ipaddress
 import socket
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 
@@ -52,10 +53,8 @@ class Resolver:
 
         Raises UnresolvedError.
         """
-        try:
+        with suppress(ValueError):  # a name, then
             return str(ipaddress.ip_address(host))
-        except ValueError:
-            pass  # noqa: S110 - not an address, so a name
         entry = self._entries.get(host)
         if entry is None or entry.until <= self._clock.now():
             out = self._refresh(host)

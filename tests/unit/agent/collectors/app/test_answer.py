@@ -119,7 +119,12 @@ def test_what_is_no_http_is_broken(name: str, step: int) -> None:
 TOO_MUCH = {
     "length": OK + b"Content-Length: 1001\r\n\r\n",
     "chunk": OK + b"Transfer-Encoding: chunked\r\n\r\n3e9\r\n" + b"x" * 1001,
-    "chunks": OK + b"Transfer-Encoding: chunked\r\n\r\n" + b"1f4\r\n" + b"x" * 500 + b"\r\n1f5\r\n" + b"x" * 501,
+    "chunks": OK
+    + b"Transfer-Encoding: chunked\r\n\r\n"
+    + b"1f4\r\n"
+    + b"x" * 500
+    + b"\r\n1f5\r\n"
+    + b"x" * 501,
     "until the end": OK + b"\r\n" + b"x" * 1001,
 }
 
