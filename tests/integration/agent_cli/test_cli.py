@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import signal
 import socket
 import subprocess
@@ -11,19 +10,14 @@ import sys
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any
 
 import aiohttp
 import pytest
 from typer.testing import CliRunner
 
 from headrace_agent.cli import app
-from headrace_shared.clock import SystemClock
+from tests.support.program import EXIT_LIMIT_S, Running, assert_free, process_of
 
-clock = SystemClock()
-# The promise is 2 s on a machine that is not overloaded (the demo measures it); a program that is
-# stuck takes far longer than this.
-EXIT_LIMIT_S = 6.0
 PROGRAM = [sys.executable, "-c", "from headrace_agent.cli import main; main()"]
 CONFIG = """\
 node: host-1
@@ -59,57 +53,12 @@ def write(tmp_path: Path, text: str | None = None, **ports: int) -> Path:
     return path
 
 
-class Running:
-    """An agent's process and what it has logged."""
-
-    def __init__(self, process: asyncio.subprocess.Process) -> None:
-        self.process = process
-        self.lines: list[dict[str, Any]] = []
-        self.other: list[str] = []
-
-    async def read(self) -> None:
-        """Collect the log until the process ends; lines that are no JSON go to `other`."""
-        assert self.process.stderr is not None
-        async for raw in self.process.stderr:
-            try:
-                self.lines.append(json.loads(raw))
-            except ValueError:
-                self.other.append(raw.decode())
-
-    async def logged(self, **wanted: str) -> dict[str, Any]:
-        """The first log line with these values."""
-        async with asyncio.timeout(30):
-            while True:
-                for line in self.lines:
-                    if all(line.get(key) == value for key, value in wanted.items()):
-                        return line
-                await asyncio.sleep(0.01)
-
-    async def terminate(self, sent: signal.Signals = signal.SIGTERM) -> tuple[int, float]:
-        """Send a signal; the exit code, and the seconds until the process was gone."""
-        began = clock.now()
-        self.process.send_signal(sent)
-        async with asyncio.timeout(5):
-            code = await self.process.wait()
-        return code, clock.now() - began
-
-
 @asynccontextmanager
 async def agent(config: Path, *before: str) -> AsyncIterator[Running]:
     """An agent that has started."""
-    process = await asyncio.create_subprocess_exec(
-        *before, *PROGRAM, "run", "--config", str(config), stderr=asyncio.subprocess.PIPE
-    )
-    running = Running(process)
-    reader = asyncio.create_task(running.read(), name="log of the agent")
-    try:
+    async with process_of(*before, *PROGRAM, "run", "--config", str(config)) as running:
         await running.logged(event="agent started")
         yield running
-    finally:
-        if process.returncode is None:
-            process.kill()
-            await process.wait()
-        await reader
 
 
 async def test_sigterm_ends_it_within_two_seconds_with_the_controller_away(tmp_path: Path) -> None:
@@ -204,9 +153,7 @@ async def test_own_pages_are_served_and_the_port_is_free_afterwards(tmp_path: Pa
         code, seconds = await running.terminate()
     assert code == 0
     assert seconds < EXIT_LIMIT_S
-    with socket.socket() as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        probe.bind(("127.0.0.1", port))
+    assert_free(port)
 
 
 GOOD = CONFIG.format(controller=18000, engine=8000)

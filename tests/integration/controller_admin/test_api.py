@@ -10,33 +10,8 @@ from aiohttp.test_utils import TestClient, TestServer
 from prometheus_client import CollectorRegistry, Counter
 
 from headrace_controller.admin import api
-from headrace_controller.control.view import CellView, EventView, FleetView, GatewayView
-
-
-def cell(cell_id: str) -> CellView:
-    return CellView(
-        id=cell_id,
-        node="n1",
-        site="a",
-        address="127.0.0.1:8000",
-        engine="vllm 1",
-        models=("m",),
-        state="READY",
-        state_number=2,
-        state_since_s=1.0,
-        cause="serves",
-        pressure=0.1,
-        pressures={"gw": 0.1},
-        weights={"gw": 100},
-        signals={"kv_fill": 0.5, "rtt_ms": None},
-        contributions={},
-        fallback="",
-        telemetry_lost=False,
-        heartbeat_age_s=0.1,
-        in_flight=1,
-        error_rate=None,
-        requests={},
-    )
+from headrace_controller.control.view import EventView, FleetView, GatewayView
+from tests.support.views import cell_view
 
 
 class FakeControls:
@@ -45,7 +20,9 @@ class FakeControls:
 
     def fleet_view(self) -> FleetView:
         gateway = GatewayView("gw", True, 1, 2, 0, "", {})
-        return FleetView("r", "", False, "waiting", False, (gateway,), (cell("site/c1"), cell("c2")))
+        return FleetView(
+            "r", "", False, "waiting", False, (gateway,), (cell_view("site/c1"), cell_view("c2"))
+        )
 
     def event_views(self, limit: int) -> Sequence[EventView]:
         return [EventView("t", "c2", "LOADING", "READY", "engine serving", "")][:limit]

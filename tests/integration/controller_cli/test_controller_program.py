@@ -14,9 +14,7 @@ import pytest
 from headrace_controller.xds.names import CDS
 from tests.integration.controller_cli.program import (
     CONFIG,
-    EXIT_LIMIT_S,
     PORTS,
-    assert_free,
     controller,
     free_ports,
     run,
@@ -25,6 +23,7 @@ from tests.integration.controller_cli.program import (
 )
 from tests.integration.controller_service.node import speaking
 from tests.integration.controller_xds.client import connected
+from tests.support.program import EXIT_LIMIT_S, assert_free
 
 
 @pytest.fixture

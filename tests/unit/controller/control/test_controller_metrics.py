@@ -11,30 +11,17 @@ from prometheus_client import generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
 from headrace_controller.control.metrics import Metrics
-from headrace_controller.control.view import CellView, FleetView, GatewayView
+from headrace_controller.control.view import FleetView, GatewayView
+from tests.support.views import cell_view
 
-CELL = CellView(
-    id='c"1\\\n',
-    node="n1",
+CELL = cell_view(
+    'c"1\\\n',
     site="berlin",
-    address="127.0.0.1:8000",
-    engine="vllm 1",
-    models=("m",),
-    state="READY",
-    state_number=2,
-    state_since_s=1.0,
-    cause="serves",
     pressure=0.25,
     pressures={"gw-1": 0.25},
     weights={"gw-1": 70, "gw-2": 0},
     signals={"kv_fill": 0.5, "rtt_ms": None, "queue_depth": 0.0},
-    contributions={},
     fallback="dcgm_fallback",
-    telemetry_lost=False,
-    heartbeat_age_s=0.1,
-    in_flight=1,
-    error_rate=None,
-    requests={},
 )
 NEVER_HEARD = replace(CELL, id="c2", pressures={}, weights={}, signals={}, fallback="", heartbeat_age_s=None)
 VIEW = FleetView(

@@ -100,6 +100,7 @@ def test_the_region_says_whether_weights_are_out() -> None:
     assert (before.published, before.region, before.baseline) == (False, "r", "lr")
     assert "waiting" in before.warm_start
     region.connect("c1")
+    region.beat("c1")
     region.tick()
     after = region.views.fleet()
     assert (after.published, after.self_preservation) == (True, False)
