@@ -21,10 +21,10 @@ from headrace_controller.control.loop import ControlLoop
 from headrace_controller.xds.names import CDS
 from headrace_shared.net import PortInUseError
 from headrace_shared.tls import TlsSettings, channel_credentials
-from tests.support.program import assert_free
 from tests.integration.controller_service.node import FULL, beating, speaking
 from tests.integration.controller_service.running import Running, serving, settings_of, strict, until
 from tests.integration.controller_xds.client import AdsClient
+from tests.support.program import assert_free
 
 
 @pytest.fixture
