@@ -60,7 +60,7 @@ PLANTS = (
     Plant(
         "a collector knows another",
         f"{AGENT}/collectors/network/collector.py",
-        "import headrace_agent.collectors.app.page",
+        "import headrace_agent.collectors.app.pages.page",
         "imports",
         "collectors do not know each other BROKEN",
     ),

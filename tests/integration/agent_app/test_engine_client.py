@@ -11,11 +11,11 @@ from contextlib import asynccontextmanager
 import pytest
 import trustme
 
-from headrace_agent.collectors.app import dial
-from headrace_agent.collectors.app.answer import Answer
-from headrace_agent.collectors.app.client import EngineClient
-from headrace_agent.collectors.app.dial import Dialer
-from headrace_agent.collectors.app.errors import (
+from headrace_agent.collectors.app.http import dial
+from headrace_agent.collectors.app.http.answer import Answer
+from headrace_agent.collectors.app.http.client import EngineClient
+from headrace_agent.collectors.app.http.dial import Dialer
+from headrace_agent.collectors.app.http.errors import (
     AnswerError,
     BrokenError,
     CallError,

@@ -8,10 +8,10 @@ import pytest
 from structlog.testing import capture_logs
 
 from headrace_agent.collectors import containment
-from headrace_agent.collectors.app import vllm
-from headrace_agent.collectors.app.page import Page
-from headrace_agent.collectors.app.state import Change, EngineHealth
-from headrace_agent.collectors.app.vllm import Figures
+from headrace_agent.collectors.app.health.state import Change, EngineHealth
+from headrace_agent.collectors.app.pages import vllm
+from headrace_agent.collectors.app.pages.page import Page
+from headrace_agent.collectors.app.pages.vllm import Figures
 from headrace_agent.collectors.readings import EngineState, Status, Totals
 from tests.integration.agent_app.collecting import collecting, fast
 from tests.integration.agent_app.fake_engine import fake_engine

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from headrace_agent.collectors.app import start
+from headrace_agent.collectors.app.health import start
 from headrace_agent.collectors.readings import EngineState, Model
 from headrace_shared.clock import SystemClock
 from tests.integration.agent_app.collecting import collecting, fast

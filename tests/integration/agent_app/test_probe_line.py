@@ -7,9 +7,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from headrace_agent.collectors.app.answer import Answer
-from headrace_agent.collectors.app.errors import AnswerError, BrokenError, ClosedError
-from headrace_agent.collectors.app.line import PlainLine
+from headrace_agent.collectors.app.http.answer import Answer
+from headrace_agent.collectors.app.http.errors import AnswerError, BrokenError, ClosedError
+from headrace_agent.collectors.app.http.line import PlainLine
 from tests.integration.agent_app.raw_server import EMPTY_200
 
 ASK = b"GET /health HTTP/1.1\r\n\r\n"

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from headrace_agent.collectors.app.engine import EngineCollector
-from headrace_agent.collectors.app.rounds import Rounds
+from headrace_agent.collectors.app.health.rounds import Rounds
 from headrace_agent.collectors.containment import Mishaps
 from headrace_agent.collectors.hardware.collector import HardwareCollector
 from headrace_agent.collectors.network.collector import GatewayTarget, PathCollector

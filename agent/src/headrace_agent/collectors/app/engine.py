@@ -8,16 +8,16 @@ from dataclasses import replace
 
 from headrace_agent.collectors.app import facts
 from headrace_agent.collectors.app.changes import ChangeLog
-from headrace_agent.collectors.app.client import EngineClient
-from headrace_agent.collectors.app.dial import Dialer
-from headrace_agent.collectors.app.errors import CallError
-from headrace_agent.collectors.app.metrics import NAME, MetricsSource
-from headrace_agent.collectors.app.probe import HealthProbe
-from headrace_agent.collectors.app.rounds import Rounds, next_due
-from headrace_agent.collectors.app.start import Starter, Surroundings
-from headrace_agent.collectors.app.state import Change, EngineHealth
-from headrace_agent.collectors.app.vllm import Figures
-from headrace_agent.collectors.app.watch import ConnectionWatch
+from headrace_agent.collectors.app.health.probe import HealthProbe
+from headrace_agent.collectors.app.health.rounds import Rounds, next_due
+from headrace_agent.collectors.app.health.start import Starter, Surroundings
+from headrace_agent.collectors.app.health.state import Change, EngineHealth
+from headrace_agent.collectors.app.health.watch import ConnectionWatch
+from headrace_agent.collectors.app.http.client import EngineClient
+from headrace_agent.collectors.app.http.dial import Dialer
+from headrace_agent.collectors.app.http.errors import CallError
+from headrace_agent.collectors.app.pages.metrics import NAME, MetricsSource
+from headrace_agent.collectors.app.pages.vllm import Figures
 from headrace_agent.collectors.containment import Mishaps, keep_running
 from headrace_agent.collectors.exposition import MAX_PAGE_BYTES
 from headrace_agent.collectors.readings import (

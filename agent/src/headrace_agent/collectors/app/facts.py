@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from headrace_agent.collectors.app.client import EngineClient
-from headrace_agent.collectors.app.errors import AnswerError
+from headrace_agent.collectors.app.http.client import EngineClient
+from headrace_agent.collectors.app.http.errors import AnswerError
 from headrace_agent.collectors.readings import Model
 
 MAX_MODELS = 1024

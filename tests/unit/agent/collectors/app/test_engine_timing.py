@@ -7,13 +7,13 @@ from itertools import islice, pairwise
 
 import pytest
 
-from headrace_agent.collectors.app.dial import endpoint, explain
 from headrace_agent.collectors.app.engine import next_scrape
-from headrace_agent.collectors.app.probe import overslept
-from headrace_agent.collectors.app.rounds import next_due
-from headrace_agent.collectors.app.start import serving_since
-from headrace_agent.collectors.app.warmup import LONGEST_DELAY_S, delays
-from headrace_agent.collectors.app.watch import next_delay
+from headrace_agent.collectors.app.health.probe import overslept
+from headrace_agent.collectors.app.health.rounds import next_due
+from headrace_agent.collectors.app.health.start import serving_since
+from headrace_agent.collectors.app.health.warmup import LONGEST_DELAY_S, delays
+from headrace_agent.collectors.app.health.watch import next_delay
+from headrace_agent.collectors.app.http.dial import endpoint, explain
 from tests.support.clock import FakeClock
 
 

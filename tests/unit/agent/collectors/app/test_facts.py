@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace_agent.collectors.app.errors import AnswerError
 from headrace_agent.collectors.app.facts import parse_models
-from headrace_agent.collectors.app.warmup import choose_model
+from headrace_agent.collectors.app.health.warmup import choose_model
+from headrace_agent.collectors.app.http.errors import AnswerError
 from headrace_agent.collectors.readings import Model
 
 BASE = {"id": "tiny", "root": "models/tiny", "parent": None, "max_model_len": 4096}

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace_agent.collectors.app.histogram import WindowedHistogram, quantile
+from headrace_agent.collectors.app.pages.histogram import WindowedHistogram, quantile
 
 INF = math.inf
 ONE = (("engine", "0"),)

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace_agent.collectors.app.answer import MAX_CHUNKS, MAX_HEAD_BYTES, Answer, AnswerParser
-from headrace_agent.collectors.app.errors import AnswerError, BrokenError, CallError, ClosedError
+from headrace_agent.collectors.app.http.answer import MAX_CHUNKS, MAX_HEAD_BYTES, Answer, AnswerParser
+from headrace_agent.collectors.app.http.errors import AnswerError, BrokenError, CallError, ClosedError
 
 LIMIT = 1000
 OK = b"HTTP/1.1 200 OK\r\n"

@@ -7,11 +7,11 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from headrace_agent.collectors.app.client import EngineClient
-from headrace_agent.collectors.app.errors import CallError
-from headrace_agent.collectors.app.state import Change, EngineHealth
-from headrace_agent.collectors.app.vllm import Figures
-from headrace_agent.collectors.app.warmup import choose_model, complete, delays
+from headrace_agent.collectors.app.health.state import Change, EngineHealth
+from headrace_agent.collectors.app.health.warmup import choose_model, complete, delays
+from headrace_agent.collectors.app.http.client import EngineClient
+from headrace_agent.collectors.app.http.errors import CallError
+from headrace_agent.collectors.app.pages.vllm import Figures
 from headrace_agent.collectors.readings import Model
 from headrace_agent.settings import EngineSettings
 from headrace_shared.clock import Clock

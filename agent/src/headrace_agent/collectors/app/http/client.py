@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import Any, Final
 from urllib.parse import quote, unquote, urlsplit
 
-from headrace_agent.collectors.app.answer import Answer
-from headrace_agent.collectors.app.connection import Connection
-from headrace_agent.collectors.app.dial import Dialer
-from headrace_agent.collectors.app.errors import (
+from headrace_agent.collectors.app.http.answer import Answer
+from headrace_agent.collectors.app.http.connection import Connection
+from headrace_agent.collectors.app.http.dial import Dialer
+from headrace_agent.collectors.app.http.errors import (
     AnswerError,
     BrokenError,
     ClosedError,
@@ -23,7 +23,7 @@ from headrace_agent.collectors.app.errors import (
     UnreachableError,
     hint,
 )
-from headrace_agent.collectors.app.line import Line, PlainLine, SecureLine
+from headrace_agent.collectors.app.http.line import Line, PlainLine, SecureLine
 
 MAX_JSON_BYTES: Final = 1024 * 1024
 _MAX_IDLE: Final = 2

@@ -6,18 +6,18 @@ import asyncio
 from collections.abc import Callable
 from typing import Final
 
-from headrace_agent.collectors.app.answer import Answer
-from headrace_agent.collectors.app.client import EngineClient
-from headrace_agent.collectors.app.errors import (
+from headrace_agent.collectors.app.health.rounds import Rounds
+from headrace_agent.collectors.app.health.state import Change, EngineHealth
+from headrace_agent.collectors.app.http.answer import Answer
+from headrace_agent.collectors.app.http.client import EngineClient
+from headrace_agent.collectors.app.http.errors import (
     CallError,
     ClosedError,
     RefusedError,
     SilentError,
     UnreachableError,
 )
-from headrace_agent.collectors.app.line import Line
-from headrace_agent.collectors.app.rounds import Rounds
-from headrace_agent.collectors.app.state import Change, EngineHealth
+from headrace_agent.collectors.app.http.line import Line
 from headrace_shared.clock import Clock
 
 MAX_HEALTH_BYTES: Final = 64 * 1024

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from headrace_agent.collectors.app.rounds import FIRST_LOOK_S, LONGEST_LOOK_S, Rounds
+from headrace_agent.collectors.app.health.rounds import FIRST_LOOK_S, LONGEST_LOOK_S, Rounds
 from tests.support.clock import FakeClock
 
 INTERVAL_S = 0.1
@@ -40,7 +40,9 @@ class Loop:
     def __init__(self, clock: FakeClock, monkeypatch: pytest.MonkeyPatch) -> None:
         self.clock = clock
         self.timer: Timer | None = None
-        monkeypatch.setattr("headrace_agent.collectors.app.rounds.asyncio.get_running_loop", lambda: self)
+        monkeypatch.setattr(
+            "headrace_agent.collectors.app.health.rounds.asyncio.get_running_loop", lambda: self
+        )
 
     def call_later(self, delay: float, call: object) -> Timer:
         assert self.timer is None or self.timer.cancelled, "one timer for all"

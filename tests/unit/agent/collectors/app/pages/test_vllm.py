@@ -6,8 +6,8 @@ import math
 
 import pytest
 
-from headrace_agent.collectors.app.page import PageReader
-from headrace_agent.collectors.app.vllm import WANTED, Figures, read
+from headrace_agent.collectors.app.pages.page import PageReader
+from headrace_agent.collectors.app.pages.vllm import WANTED, Figures, read
 from headrace_shared.signals import NAMES
 from tests.unit.agent.collectors.app.engine_pages import (
     VLLM_0_6_6,

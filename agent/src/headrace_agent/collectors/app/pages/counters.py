@@ -7,7 +7,7 @@ from collections.abc import Hashable, Mapping, Sequence
 from operator import sub
 from typing import Generic, TypeVar
 
-from headrace_agent.collectors.app.vllm import Figures, is_count
+from headrace_agent.collectors.app.pages.vllm import Figures, is_count
 from headrace_agent.collectors.readings import Totals
 
 Key = TypeVar("Key", bound=Hashable)

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Final
 
-from headrace_agent.collectors.app.page import Page, Wanted
+from headrace_agent.collectors.app.pages.page import Page, Wanted
 from headrace_agent.collectors.exposition import Sample, SeriesKey
 
 # Beyond it a float no longer counts one by one: no engine has come this far.

@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
-from headrace_agent.collectors.app.answer import Answer, AnswerParser
-from headrace_agent.collectors.app.errors import CallError
+from headrace_agent.collectors.app.http.answer import Answer, AnswerParser
+from headrace_agent.collectors.app.http.errors import CallError
 
 Heard = Callable[["Answer | CallError"], None]
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace_agent.collectors.app.state import Change, EngineHealth
+from headrace_agent.collectors.app.health.state import Change, EngineHealth
 from headrace_agent.collectors.readings import EngineState
 from tests.support.clock import FakeClock
 

@@ -9,9 +9,9 @@ import socket
 from functools import lru_cache
 from typing import Final, Protocol
 
-from headrace_agent.collectors.app.answer import Answer, AnswerParser
-from headrace_agent.collectors.app.connection import Connection
-from headrace_agent.collectors.app.errors import BrokenError, CallError
+from headrace_agent.collectors.app.http.answer import Answer, AnswerParser
+from headrace_agent.collectors.app.http.connection import Connection
+from headrace_agent.collectors.app.http.errors import BrokenError, CallError
 
 _READ_BYTES: Final = 65_536
 # Answers to health probes are short, and for a second or so they are all the same.

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from headrace_agent.collectors.app import vllm
-from headrace_agent.collectors.app.answer import Answer
-from headrace_agent.collectors.app.counters import RequestCounter
-from headrace_agent.collectors.app.histogram import WindowedHistogram
-from headrace_agent.collectors.app.page import Page, PageReader
-from headrace_agent.collectors.app.vllm import Figures
+from headrace_agent.collectors.app.http.answer import Answer
+from headrace_agent.collectors.app.pages import vllm
+from headrace_agent.collectors.app.pages.counters import RequestCounter
+from headrace_agent.collectors.app.pages.histogram import WindowedHistogram
+from headrace_agent.collectors.app.pages.page import Page, PageReader
+from headrace_agent.collectors.app.pages.vllm import Figures
 from headrace_agent.collectors.exposition import PageError
 from headrace_agent.collectors.readings import SourceReading, Status, Totals
 from headrace_agent.settings import EngineSettings

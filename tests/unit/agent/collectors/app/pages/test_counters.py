@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace_agent.collectors.app.counters import MAX_SERIES, Increments, RequestCounter, SlidingWindow
-from headrace_agent.collectors.app.vllm import Figures
+from headrace_agent.collectors.app.pages.counters import MAX_SERIES, Increments, RequestCounter, SlidingWindow
+from headrace_agent.collectors.app.pages.vllm import Figures
 from headrace_agent.collectors.exposition import SeriesKey
 from headrace_agent.collectors.readings import Totals
 

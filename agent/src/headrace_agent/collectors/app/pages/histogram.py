@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping
 from itertools import accumulate
 
-from headrace_agent.collectors.app.counters import Increments, SlidingWindow
+from headrace_agent.collectors.app.pages.counters import Increments, SlidingWindow
 from headrace_agent.collectors.exposition import SeriesKey
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
-from headrace_agent.collectors.app.dial import Dialer
+from headrace_agent.collectors.app.http.dial import Dialer
 from headrace_shared.clock import Clock
 
 CONNECT_TIMEOUT_S = 1.0

@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Sequence
 
-from headrace_agent.collectors.app.client import EngineClient
-from headrace_agent.collectors.app.errors import AnswerError, hint
+from headrace_agent.collectors.app.http.client import EngineClient
+from headrace_agent.collectors.app.http.errors import AnswerError, hint
 from headrace_agent.collectors.readings import Model
 
 FIRST_DELAY_S = 0.2

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from headrace_agent.collectors.app.answer import Answer
-from headrace_agent.collectors.app.metrics import MetricsSource
+from headrace_agent.collectors.app.http.answer import Answer
+from headrace_agent.collectors.app.pages.metrics import MetricsSource
 from headrace_agent.collectors.readings import Status, Totals
 from headrace_agent.settings import EngineSettings
 from tests.unit.agent.collectors.app.engine_pages import (

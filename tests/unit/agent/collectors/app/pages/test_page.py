@@ -8,8 +8,8 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from headrace_agent.collectors.app.page import MAX_LINES, Page, PageReader, Wanted
-from headrace_agent.collectors.app.vllm import WANTED, read
+from headrace_agent.collectors.app.pages.page import MAX_LINES, Page, PageReader, Wanted
+from headrace_agent.collectors.app.pages.vllm import WANTED, read
 from headrace_agent.collectors.exposition import (
     MAX_LINE_CHARS,
     MAX_NEW_CHARS,

@@ -11,7 +11,7 @@ from typing import Final
 
 import httptools
 
-from headrace_agent.collectors.app.errors import AnswerError, BrokenError, CallError, ClosedError
+from headrace_agent.collectors.app.http.errors import AnswerError, BrokenError, CallError, ClosedError
 from headrace_agent.collectors.exposition import oversize
 
 MAX_HEAD_BYTES: Final = 64 * 1024

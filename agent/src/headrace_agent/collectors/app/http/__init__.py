@@ -1,0 +1,1 @@
+"""How an engine is asked: one HTTP client, bounded in time and size, and what each failure means."""

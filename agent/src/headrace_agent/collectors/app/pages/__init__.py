@@ -1,0 +1,1 @@
+"""What an engine's metrics pages say: from bytes to signals."""
