@@ -14,7 +14,7 @@ from typing import Any, Literal
 import aiohttp
 import grpc
 
-from headrace_controller.projection.plan import Endpoint, Plan
+from headrace_controller.projection.plan import Endpoint, Endpoints, Plan
 from headrace_controller.settings import EnvoySettings, GatewaySettings
 from headrace_controller.xds.server import GatewayStatus, XdsServer
 from headrace_controller.xds.snapshot import SnapshotBuilder
@@ -78,7 +78,7 @@ class Control:
         plan = Plan(
             {
                 model: {
-                    self._gateway.id: tuple(
+                    self._gateway.id: Endpoints.of(
                         Endpoint(cell.name, "127.0.0.1", cell.port, weight)
                         for cell, weight in weights.items()
                     )

@@ -5,12 +5,14 @@ from __future__ import annotations
 from headrace_controller.projection.build import PlanBuilder, baseline_plan
 from headrace_controller.projection.headroom import PROJECTIONS, headroom, ramps
 from headrace_controller.projection.hysteresis import Hysteresis, Members, Verdict
-from headrace_controller.projection.plan import Endpoint, Plan
+from headrace_controller.projection.plan import Cells, Endpoint, Endpoints, Plan
 from headrace_controller.projection.projector import Projected, Projector
 
 __all__ = [
     "PROJECTIONS",
+    "Cells",
     "Endpoint",
+    "Endpoints",
     "Hysteresis",
     "Members",
     "Plan",

@@ -2,43 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from functools import partial
-from typing import Any, Final
+from collections.abc import Sequence
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from headrace_controller.inventory import Fleet, Pools
 from headrace_controller.lifecycle import CellState
-from headrace_controller.projection.plan import Endpoint, Plan
+from headrace_controller.projection.plan import Cells, Endpoints, Plan
 
 Ints = NDArray[np.int64]
 
 BASELINE_WEIGHT: Final = 1
-# Without the generated constructor: a plan of ten thousand endpoints is made of little else.
-_endpoint: Final[Callable[[Iterable[Any]], Endpoint]] = partial(tuple.__new__, Endpoint)
 
 
 class _Part:
-    """One pool of the plan: the addresses of members `first` to `end`, and what was made of them."""
+    """One pool of the plan: members `first` to `end`, and what was made of them for each gateway."""
 
     def __init__(self, model: str, first: int, cells: Sequence[tuple[str, str, int]], gateways: int) -> None:
         self.model = model
         self._span = slice(first, first + len(cells))
-        self._ids = [cell_id for cell_id, _, _ in cells]
-        self._hosts = [host for _, host, _ in cells]
-        self._ports = [port for _, _, port in cells]
-        self._weights: list[list[int] | None] = [None] * gateways
-        self._made: list[tuple[Endpoint, ...]] = [()] * gateways
+        self._cells = Cells.of(cells)
+        self._made = [Endpoints(self._cells, [])] * gateways
 
-    def endpoints(self, gateway: int, weights: Sequence[int]) -> tuple[Endpoint, ...]:
+    def endpoints(self, gateway: int, weights: list[int]) -> Endpoints:
         """The endpoints by the weights of all members; those made before where they are the same."""
-        own = list(weights[self._span])
-        if own != self._weights[gateway]:
-            self._weights[gateway] = own
-            cells = zip(self._ids, self._hosts, self._ports, own, strict=True)
-            self._made[gateway] = tuple(map(_endpoint, cells))
+        own = weights[self._span]
+        if own != self._made[gateway].weights:
+            self._made[gateway] = Endpoints(self._cells, own)
         return self._made[gateway]
 
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import NamedTuple, overload
 
 
 class Endpoint(NamedTuple):
@@ -16,6 +16,73 @@ class Endpoint(NamedTuple):
     weight: int
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class Cells:
+    """The addresses of a pool's members, column by column and in one order.
+
+    One object serves for as long as nothing of it changes, so that who compares plans may begin
+    with its identity.
+    """
+
+    ids: Sequence[str]
+    hosts: Sequence[str]
+    ports: Sequence[int]
+
+    @classmethod
+    def of(cls, cells: Iterable[tuple[str, str, int]]) -> Cells:
+        """The columns of (id, host, port)."""
+        rows = list(cells)
+        return cls(
+            [cell_id for cell_id, _, _ in rows], [host for _, host, _ in rows], [port for *_, port in rows]
+        )
+
+
+class Endpoints(Sequence[Endpoint]):
+    """Endpoints in columns: the `cells` and, in their order, the `weights`.
+
+    A plan of ten thousand endpoints moves every second; row by row it would be made of little else
+    than rows.
+    """
+
+    __slots__ = ("cells", "weights")
+
+    def __init__(self, cells: Cells, weights: Sequence[int]) -> None:
+        self.cells = cells
+        self.weights = weights
+
+    @classmethod
+    def of(cls, endpoints: Iterable[Endpoint]) -> Endpoints:
+        """The columns of `endpoints`."""
+        rows = list(endpoints)
+        return cls(Cells.of((row.cell_id, row.host, row.port) for row in rows), [row.weight for row in rows])
+
+    @overload
+    def __getitem__(self, at: int) -> Endpoint: ...
+
+    @overload
+    def __getitem__(self, at: slice) -> Sequence[Endpoint]: ...
+
+    def __getitem__(self, at: int | slice) -> Endpoint | Sequence[Endpoint]:
+        if isinstance(at, slice):
+            return list(self)[at]
+        cells = self.cells
+        return Endpoint(cells.ids[at], cells.hosts[at], cells.ports[at], self.weights[at])
+
+    def __len__(self) -> int:
+        return len(self.weights)
+
+    def __iter__(self) -> Iterator[Endpoint]:
+        cells = self.cells
+        return map(Endpoint, cells.ids, cells.hosts, cells.ports, self.weights)
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Endpoints):
+            return NotImplemented
+        return list(self) == list(other)
+
+    __hash__ = None  # type: ignore[assignment]
+
+
 @dataclass(frozen=True, slots=True)
 class Plan:
     """A whole, consistent fleet: `pools[model][gateway]` are the endpoints, sorted by cell id.
@@ -24,4 +91,4 @@ class Plan:
     so that its requests get a clear 503 instead of a 404.
     """
 
-    pools: Mapping[str, Mapping[str, tuple[Endpoint, ...]]] = field(default_factory=dict)
+    pools: Mapping[str, Mapping[str, Endpoints]] = field(default_factory=dict)

@@ -17,6 +17,8 @@ from headrace_controller.projection.plan import Plan
 from headrace_controller.settings import ProjectionSettings
 
 _POOL_BITS = 24
+# An enum's member is looked up slowly, and this one at every tick.
+_READY = int(CellState.READY)
 
 
 @dataclass(frozen=True)
@@ -100,7 +102,7 @@ class Projector:
         pools = fleet.pools()
         kept = [
             (member, list(told.values()))
-            for member in np.flatnonzero(fleet.state[pools.row] == CellState.READY).tolist()
+            for member in np.flatnonzero(fleet.state[pools.row] == _READY).tolist()
             if (told := self._told(weights, fleet, pools, member)) is not None
         ]
         members = np.array([member for member, _ in kept], dtype=np.int64)
@@ -115,7 +117,7 @@ class Projector:
 
     def _line_up(self, fleet: Fleet) -> _Lineup:
         pools, last = fleet.pools(), self._lineup
-        ready = fleet.state[pools.row] == CellState.READY
+        ready = fleet.state[pools.row] == _READY
         mask = ready.tobytes()
         if last is None or last.pools is not pools or last.ready != mask:
             members = np.flatnonzero(ready)
@@ -131,7 +133,7 @@ class Projector:
             return held
         self._seeded.follow(fleet)
         until = self._seeded["until"].T
-        until[pressures.quorum | (fleet.state[: fleet.size] != CellState.READY)] = NEVER
+        until[pressures.quorum | (fleet.state[: fleet.size] != _READY)] = NEVER
         return held | (now < until[:, row])
 
     def _told(

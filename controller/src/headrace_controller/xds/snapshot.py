@@ -8,7 +8,7 @@ from typing import Any
 
 from google.protobuf import any_pb2
 
-from headrace_controller.projection.plan import Endpoint, Plan
+from headrace_controller.projection.plan import Endpoints, Plan
 from headrace_controller.settings import EnvoySettings, GatewaySettings
 from headrace_controller.xds.names import CDS, EDS, LDS, RDS, SHORT, TYPES, cluster_name
 from headrace_controller.xds.refs import refs_of
@@ -135,7 +135,7 @@ class SnapshotBuilder:
         assert pool.resource is not None, "the first update always gives a message"
         return pool.resource
 
-    def _of_gateway(self, model: str, plan: Plan) -> tuple[Endpoint, ...]:
+    def _of_gateway(self, model: str, plan: Plan) -> Endpoints:
         try:
             return plan.pools[model][self._gateway.id]
         except KeyError:
@@ -183,6 +183,8 @@ def check(types: Mapping[str, Mapping[str, Resource]], gateway: str) -> None:
 
 
 def _unless_same(last: TypeSnapshot | None, resources: Mapping[str, Resource], version: str) -> TypeSnapshot:
+    if last is not None and last.resources is resources:
+        return last
     if last is None or last.resources.keys() != resources.keys():
         return TypeSnapshot(version, resources)
     same = all(last.resources[name] is resource for name, resource in resources.items())

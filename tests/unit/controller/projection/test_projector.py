@@ -5,7 +5,7 @@ from __future__ import annotations
 from headrace_controller.inventory import Fleet
 from headrace_controller.lifecycle import CellState
 from headrace_controller.pressure import PressureModel
-from headrace_controller.projection import Endpoint, Plan, Projected, Projector, baseline_plan
+from headrace_controller.projection import Endpoint, Endpoints, Plan, Projected, Projector, baseline_plan
 from headrace_controller.settings import PressureSettings, ProjectionSettings
 from tests.unit.controller.inventory.builders import ENOUGH, beat, facts, hello, telemetry
 
@@ -78,7 +78,7 @@ def test_a_pool_without_a_ready_cell_stands_empty_for_every_gateway() -> None:
     stage.set("a", CellState.FAILED)
     found = stage.tick(0.05)
     assert found.reason == "membership"
-    assert found.plan == Plan({"m": {"g": (), "h": ()}})
+    assert found.plan == Plan({"m": {"g": Endpoints.of([]), "h": Endpoints.of([])}})
 
 
 def test_a_new_pool_is_told_of_before_it_has_a_ready_cell() -> None:

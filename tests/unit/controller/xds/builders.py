@@ -10,7 +10,7 @@ from envoy.config.endpoint.v3 import endpoint_pb2
 from envoy.service.discovery.v3 import discovery_pb2
 from google.rpc import status_pb2
 
-from headrace_controller.projection.plan import Endpoint, Plan
+from headrace_controller.projection.plan import Endpoint, Endpoints, Plan
 from headrace_controller.settings import EnvoySettings, GatewaySettings
 from headrace_controller.xds.names import EDS, cluster_name
 from headrace_controller.xds.snapshot import Snapshot, SnapshotBuilder
@@ -23,13 +23,13 @@ Pools = Mapping[str, Mapping[str, int]]
 
 def plan_of(pools: Pools, gateway: str = GATEWAY.id) -> Plan:
     """A plan from `{model: {"host:port": weight}}`."""
-    made: dict[str, dict[str, tuple[Endpoint, ...]]] = {}
+    made: dict[str, dict[str, Endpoints]] = {}
     for model, weights in pools.items():
         endpoints = []
         for number, (address, weight) in enumerate(weights.items()):
             host, _, port = address.rpartition(":")
             endpoints.append(Endpoint(f"cell-{number}", host, int(port), weight))
-        made[model] = {gateway: tuple(endpoints)}
+        made[model] = {gateway: Endpoints.of(endpoints)}
     return Plan(made)
 
 

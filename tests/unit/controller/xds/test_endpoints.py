@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from headrace_controller.projection.plan import Endpoint
+from headrace_controller.projection.plan import Endpoint, Endpoints
 from headrace_controller.xds.resources.endpoints import Assignment, WeightError
 
 addresses = st.tuples(
@@ -31,8 +31,8 @@ def test_a_kept_message_equals_a_fresh_one(history: list[list[Endpoint]]) -> Non
     last = b"?"
     for fleet in history:
         fresh = Assignment("m", "pool/m")
-        expected = fresh.update(fleet)
-        updated = kept.update(fleet)
+        expected = fresh.update(Endpoints.of(fleet))
+        updated = kept.update(Endpoints.of(fleet))
         last = last if updated is None else updated
         assert last == expected
         assert kept.left_out == fresh.left_out
@@ -40,9 +40,9 @@ def test_a_kept_message_equals_a_fresh_one(history: list[list[Endpoint]]) -> Non
 
 def test_the_same_endpoints_are_no_change() -> None:
     assignment = Assignment("m", "pool/m")
-    assert assignment.update([Endpoint("a", "10.0.0.1", 1, 5)]) is not None
-    assert assignment.update([Endpoint("a", "10.0.0.1", 1, 5)]) is None
-    assert assignment.update([Endpoint("a", "10.0.0.1", 1, 6)]) is not None
+    assert assignment.update(Endpoints.of([Endpoint("a", "10.0.0.1", 1, 5)])) is not None
+    assert assignment.update(Endpoints.of([Endpoint("a", "10.0.0.1", 1, 5)])) is None
+    assert assignment.update(Endpoints.of([Endpoint("a", "10.0.0.1", 1, 6)])) is not None
 
 
 def test_an_endpoint_envoy_cannot_take_is_left_out_alone() -> None:
@@ -53,7 +53,7 @@ def test_an_endpoint_envoy_cannot_take_is_left_out_alone() -> None:
         Endpoint("b", "gpu7.example", 80, 5),
         Endpoint("c", "10.0.0.1", 80, 9),
     ]
-    message = assignment.update(fleet)
+    message = assignment.update(Endpoints.of(fleet))
     assert message is not None
     assert message.count(b"10.0.0.1") == 1
     assert [(each.cell_id, each.reason) for each in assignment.left_out] == [
@@ -66,14 +66,16 @@ def test_an_endpoint_envoy_cannot_take_is_left_out_alone() -> None:
 def test_weights_that_envoy_refuses_change_nothing(weights: list[int]) -> None:
     assignment = Assignment("m", "pool/m")
     good = [Endpoint("a", "10.0.0.1", 80, 5)]
-    assignment.update(good)
+    assignment.update(Endpoints.of(good))
     with pytest.raises(WeightError, match="'m'"):
-        assignment.update([Endpoint(str(n), f"10.0.0.{n}", 80, w) for n, w in enumerate(weights)])
-    assert assignment.update(good) is None
+        assignment.update(
+            Endpoints.of([Endpoint(str(n), f"10.0.0.{n}", 80, w) for n, w in enumerate(weights)])
+        )
+    assert assignment.update(Endpoints.of(good)) is None
 
 
 def test_a_baseline_gives_everyone_the_same_weight() -> None:
     heavy, light = Assignment("m", "pool/m"), Assignment("m", "pool/m")
-    assert heavy.update([Endpoint("a", "10.0.0.1", 80, 99)], equal=True) == light.update(
-        [Endpoint("a", "10.0.0.1", 80, 1)]
+    assert heavy.update(Endpoints.of([Endpoint("a", "10.0.0.1", 80, 99)]), equal=True) == light.update(
+        Endpoints.of([Endpoint("a", "10.0.0.1", 80, 1)])
     )

@@ -10,7 +10,7 @@ from typing import Any
 
 from envoy.config.endpoint.v3 import endpoint_pb2
 
-from headrace_controller.projection.plan import Endpoint
+from headrace_controller.projection.plan import Cells, Endpoints
 
 TOTAL_WEIGHT_LIMIT = 1 << 32
 
@@ -39,44 +39,46 @@ class Assignment:
         self.left_out: tuple[LeftOut, ...] = ()
         self._pool = pool
         self._message = endpoint_pb2.ClusterLoadAssignment(cluster_name=name)
-        self._hosts: list[str] = []
-        self._ports: list[int] = []
-        self._weights: list[int] = []
-        self._cells: list[str] = []
+        self._cells = Cells((), (), ())
+        self._weights: Sequence[int] = ()
         self._kept: list[Any] = []
         self._built = False
 
-    def update(self, endpoints: Sequence[Endpoint], *, equal: bool = False) -> bytes | None:
+    def update(self, endpoints: Endpoints, *, equal: bool = False) -> bytes | None:
         """The serialised message for `endpoints`, or None where nothing changed.
 
         `equal` gives every endpoint weight 1. Raises WeightError, and then keeps what it had.
         """
-        hosts, ports = [each.host for each in endpoints], [each.port for each in endpoints]
-        weights = [1] * len(hosts) if equal else [each.weight for each in endpoints]
-        same_hosts = self._built and hosts == self._hosts and ports == self._ports
-        if self.left_out and same_hosts:
-            same_hosts = [each.cell_id for each in endpoints] == self._cells
-        if same_hosts and weights == self._weights:
+        weights = [1] * len(endpoints) if equal else endpoints.weights
+        same_cells = self._built and self._are_same(endpoints.cells)
+        if same_cells and weights == self._weights:
             return None
         check_weights(self._pool, weights)
-        if same_hosts and not self.left_out:
+        if same_cells and not self.left_out:
             self._set_weights(weights)
         else:
             self._rebuild(endpoints, weights)
-        self._built, self._hosts, self._ports, self._weights = True, hosts, ports, weights
+        self._built, self._cells, self._weights = True, endpoints.cells, weights
         serialised: bytes = self._message.SerializeToString()
         return serialised
+
+    def _are_same(self, cells: Cells) -> bool:
+        """Whether Envoy sees no difference; who is left out is told by its id, too."""
+        kept = self._cells
+        if cells is kept:
+            return True
+        same = cells.hosts == kept.hosts and cells.ports == kept.ports
+        return same and (not self.left_out or cells.ids == kept.ids)
 
     def _set_weights(self, weights: Sequence[int]) -> None:
         for kept, weight, before in zip(self._kept, weights, self._weights, strict=True):
             if weight != before:
                 kept.value = weight
 
-    def _rebuild(self, endpoints: Sequence[Endpoint], weights: Sequence[int]) -> None:
+    def _rebuild(self, endpoints: Endpoints, weights: Sequence[int]) -> None:
         left_out: list[LeftOut] = []
         usable = list(self._usable(endpoints, weights, left_out))
         self.left_out = tuple(left_out)
-        self._cells = [each.cell_id for each in endpoints] if left_out else []
         del self._message.endpoints[:]
         self._kept = []
         if not usable:
@@ -91,7 +93,7 @@ class Assignment:
             self._kept.append(each.load_balancing_weight)
 
     def _usable(
-        self, endpoints: Sequence[Endpoint], weights: Sequence[int], left_out: list[LeftOut]
+        self, endpoints: Endpoints, weights: Sequence[int], left_out: list[LeftOut]
     ) -> Iterator[tuple[str, int, int]]:
         # Envoy refuses the whole pool for one bad address, and silently drops a second host with
         # the address of the first.
