@@ -117,7 +117,7 @@ def status(url: Url = DEFAULT_URL, as_json: AsJson = False) -> None:
 def cells(url: Url = DEFAULT_URL, as_json: AsJson = False) -> None:
     """Every cell: state, pressure, weight, and why it is where it is."""
     view = _call(url, "/api/v1/cells")
-    table = Table("site", "cell", "state", "for", "pressure", "weight", "heard", "cause")
+    table = Table("site", "cell", "state", "for", "pressure", "weight", "heard", "marks", "cause")
     with _understood(url):
         for cell in view["cells"]:
             table.add_row(
@@ -128,6 +128,7 @@ def cells(url: Url = DEFAULT_URL, as_json: AsJson = False) -> None:
                 _figure(cell["pressure"], "{:.3f}"),
                 _text(" ".join(f"{weight}" for _, weight in sorted(cell["weights"].items())) or "-"),
                 _figure(cell["heartbeat_age_s"], "{:.1f} s"),
+                _text(_marks(cell)),
                 _text(cell["cause"]),
             )
     _show(view, table, as_json)
@@ -200,6 +201,13 @@ def _gateway_line(gateway: dict[str, Any]) -> str:
     word = "connected" if gateway["connected"] else "not connected"
     refused = f" ({gateway['last_nack']})" if gateway["last_nack"] else ""
     return f"gateway {gateway['id']}: {word}, {gateway['pushes']} pushes, {gateway['nacks']} refused{refused}"
+
+
+def _marks(cell: dict[str, Any]) -> str:
+    """What is missing of a cell's figures; a member that is lost by its node."""
+    lost = [f"member lost: {member['node']}" for member in cell.get("members", ()) if member["lost"]]
+    silent = ["telemetry_lost"] if cell.get("telemetry_lost") else []
+    return ", ".join([*filter(None, [cell.get("fallback", "")]), *silent, *lost])
 
 
 def _by_site(all_cells: list[dict[str, Any]]) -> dict[str, dict[str, int]]:

@@ -103,6 +103,24 @@ class RangeSettings(Settings):
     weight: float | None = Field(None, ge=0, le=1)
 
 
+class EarlyWarningSettings(Settings):
+    """What GPUs say before the engine's own figures move.
+
+    An alert adds up to `weight` to a cell's pressure. `thermal_margin_c` is the distance to the
+    thermal limit that a falling margin should keep, in degrees. An alert without fresh figures
+    fades with the time constant `forget_s`. With `drain`, a cell whose alert has lasted for
+    `drain_after_s` is drained, one of a pool at a time and never the last READY one; an operator
+    puts it back.
+    """
+
+    enabled: bool = True
+    weight: float = Field(0.25, ge=0, le=1)
+    thermal_margin_c: float = Field(10.0, gt=0, le=50)
+    forget_s: float = Field(30.0, gt=0, le=3600)
+    drain: bool = False
+    drain_after_s: float = Field(30.0, ge=0, le=86400)
+
+
 class PressureSettings(Settings):
     """How signals become one pressure.
 
@@ -121,6 +139,7 @@ class PressureSettings(Settings):
     smoothing_s: float = Field(1.0, ge=0, le=60)
     error_samples: float = Field(50.0, ge=2, le=100000)
     error_min_samples: float = Field(10.0, ge=1, le=100000)
+    early_warning: EarlyWarningSettings = EarlyWarningSettings()
 
     @model_validator(mode="after")
     def _known(self) -> Self:
@@ -143,14 +162,20 @@ class PressureSettings(Settings):
 class ProjectionSettings(Settings):
     """How pressure becomes weights 1 … `max_weight`, and when they are pushed.
 
-    `sharpness` is the exponent on relative headroom. `deadband` is the relative change of a weight
-    below which nothing is pushed; steady state pushes at most once per `push_interval_s`; a
-    pressure that jumps by more than `emergency` is pushed at once.
+    `headroom` goes by what each cell has left now, `sharpness` is its exponent. `equalise` moves
+    log-weights by `gain` a second for each unit of pressure above or below the pool's, when it is
+    more than `tolerance`. `deadband` is the relative change of a weight below which nothing is
+    pushed; steady state pushes at most once per `push_interval_s`; a pressure that jumps by more
+    than `emergency` is pushed at once. No push changes a weight by more than the factor
+    `max_change`, except where a cell joins or ramps.
     """
 
-    name: Literal["headroom"] = "headroom"
+    name: Literal["headroom", "equalise"] = "headroom"
     max_weight: int = Field(100, ge=1, le=10000)
     sharpness: float = Field(3.0, ge=0.1, le=20)
+    gain: float = Field(1.0, gt=0, le=10)
+    tolerance: float = Field(0.03, ge=0, le=0.5)
+    max_change: float = Field(2.0, ge=1.1, le=10000)
     deadband: float = Field(0.1, ge=0, le=1)
     push_interval_s: float = Field(1.0, ge=0.05, le=60)
     emergency: float = Field(0.3, gt=0, le=1)

@@ -21,6 +21,7 @@ class Node:
     def __init__(self, call: Any, name: str, cells: Iterable[str], engine_port: int = 1) -> None:
         self.call, self.name, self.cells = call, name, tuple(cells)
         self.engine_port = engine_port
+        self.members: tuple[str, ...] = ()
         self.seq = 0
         self.welcome: pb.Welcome | None = None
 
@@ -31,6 +32,7 @@ class Node:
                 cell_id=cell,
                 address=pb.Address(host="127.0.0.1", port=self.engine_port),
                 models=[pb.ModelFacts(id="m", max_model_len=4096)],
+                member_nodes=self.members,
             )
             for cell in self.cells
         ]

@@ -45,6 +45,7 @@ async def test_an_empty_controller_already_has_every_metric() -> None:
 async def eventful_page() -> str:
     """The page of a controller to which one of everything has happened."""
     async with serving(settings_of()) as running, speaking(running.telemetry) as node:
+        node.members = ("n2",)
         await node.serve()
         await node.beat(kv_fill=float("nan"))
         async with beating(node), connected(running.xds) as envoy:
@@ -91,6 +92,7 @@ async def test_figures_are_those_of_the_fleet(families: dict[str, Metric]) -> No
     assert 0 < value("headrace_cell_pressure", **c1, gateway="gw-1") < 0.5
     assert value("headrace_cell_signal", **c1, signal="kv_fill") == 0.2
     assert 0 <= value("headrace_heartbeat_age_seconds", **c1) < 5
+    assert value("headrace_cell_member_up", **c1, node="n2") in (0, 1)
     assert value("headrace_gateway_connected", gateway="gw-1") == 1
     assert value("headrace_self_preservation") == 0
     counters = {each.name: each.value for family in families.values() for each in family.samples}

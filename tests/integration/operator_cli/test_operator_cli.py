@@ -97,6 +97,16 @@ def test_cells_shows_every_cell_on_one_line(admin: Admin) -> None:
     assert second.count("-") == 3, "what is not known is a dash, never 0"
 
 
+def test_cells_shows_what_is_missing_of_a_cells_figures(admin: Admin) -> None:
+    members = [{"node": "host-2", "lost": True}, {"node": "host-3", "lost": False}]
+    marked = CELL | {"fallback": "nvml", "telemetry_lost": True, "members": members}
+    admin.answer(CELLS, VIEW | {"cells": [marked, FAILED]})
+    first, second = (line for line in headrace(admin.url, "cells").stdout.splitlines() if "berlin" in line)
+    assert "nvml, telemetry_lost, member lost: host-2" in first
+    assert "host-3" not in first
+    assert "lost" not in second
+
+
 def test_events_shows_each_change(admin: Admin) -> None:
     admin.answer("/api/v1/events?limit=7", {"events": [EVENT]})
     said = headrace(admin.url, "events", "--limit", "7").stdout

@@ -14,7 +14,7 @@ from headrace_controller.control.metrics import Metrics
 from headrace_controller.inventory import Fleet
 from headrace_controller.lifecycle import Answer, CellState
 from headrace_controller.pressure import Pressures
-from headrace_controller.projection import Plan
+from headrace_controller.projection import Endpoints, Plan
 from headrace_controller.settings import ControllerSettings
 from headrace_pb.v1 import telemetry_pb2 as pb
 from headrace_shared import config
@@ -315,7 +315,7 @@ def test_every_cell_of_a_pool_lost_leaves_an_empty_pool_not_none(region: Region)
     for number in (1, 2, 3):
         region.down(f"n{number}", f"c{number}")
     region.loop.tick(region.clock.now())
-    assert region.outside.plans[-1].pools == {"m": {"gw": ()}}
+    assert region.outside.plans[-1].pools == {"m": {"gw": Endpoints.of([])}}
 
 
 def kept_from(region: Region) -> KeptFleet:

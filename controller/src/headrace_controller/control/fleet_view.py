@@ -7,8 +7,9 @@ from datetime import UTC, datetime
 from typing import Final
 
 from headrace_controller.control.loop import ControlLoop
-from headrace_controller.control.view import CellView, EventView, FleetView, GatewayView
+from headrace_controller.control.view import CellView, EventView, FleetView, GatewayView, MemberView
 from headrace_controller.inventory import CellView as InventoryCell
+from headrace_controller.inventory import MemberView as InventoryMember
 from headrace_controller.inventory import view_cells
 from headrace_controller.lifecycle import CellState
 from headrace_controller.settings import ControllerSettings
@@ -22,6 +23,11 @@ MIN_AGE_S: Final = 0.1
 _FALLBACKS: Final[Mapping[int, str]] = {
     pb.HARDWARE_SOURCE_NVML: "nvml",
     pb.HARDWARE_SOURCE_NONE: "dcgm_fallback",
+}
+_SOURCES: Final[Mapping[int, str]] = {
+    pb.HARDWARE_SOURCE_DCGM: "dcgm",
+    pb.HARDWARE_SOURCE_NVML: "nvml",
+    pb.HARDWARE_SOURCE_NONE: "none",
 }
 
 
@@ -109,12 +115,14 @@ class Views:
             weights=self._loop.weights_of(facts.cell_id),
             signals=signals if signals else _raw(cell),
             contributions=contributions,
-            fallback=_FALLBACKS.get(cell.hardware_source, ""),
+            fallback=_fallback(cell),
             telemetry_lost=cell.telemetry_lost,
             heartbeat_age_s=cell.heard_age_s,
             in_flight=cell.in_flight,
             error_rate=self._error_rate(facts.cell_id),
             requests={kind: int(count) for kind, count in cell.evidence.items()},
+            members=tuple(_member(member) for member in cell.members),
+            member_lost=cell.member_lost,
         )
 
     def _scores(
@@ -143,6 +151,23 @@ class Views:
         if scored is None or row is None or row >= len(scored.error_estimate):
             return None
         return _known(float(scored.error_estimate[row]))
+
+
+def _fallback(cell: InventoryCell) -> str:
+    """What is missing of the cell's hardware figures; the graver where two things are."""
+    if cell.hardware_partial:
+        return "partial"
+    return _FALLBACKS.get(cell.hardware_source, "")
+
+
+def _member(member: InventoryMember) -> MemberView:
+    return MemberView(
+        node=member.node,
+        lost=member.lost,
+        heard_age_s=member.heard_age_s,
+        hardware_source=_SOURCES.get(member.hardware_source, ""),
+        gpus=tuple(gpu.uuid for gpu in member.gpus),
+    )
 
 
 def _known(value: float | None) -> float | None:

@@ -16,7 +16,7 @@ from typing import Protocol
 from headrace_controller.control.kept_fleet import KeptFleet
 from headrace_controller.control.metrics import Metrics
 from headrace_controller.control.warm_start import restore
-from headrace_controller.inventory import Fleet
+from headrace_controller.inventory import Fleet, MemberChange
 from headrace_controller.lifecycle import (
     Answer,
     AskEngine,
@@ -31,7 +31,7 @@ from headrace_controller.lifecycle import (
     TellAgentUndrain,
 )
 from headrace_controller.pressure import PressureModel, Pressures
-from headrace_controller.projection import Plan, Projector, baseline_plan
+from headrace_controller.projection import NO_INTENTS, Intents, Plan, Projected, Projector, baseline_plan
 from headrace_controller.settings import ControllerSettings
 from headrace_pb.v1 import telemetry_pb2 as pb
 from headrace_shared import log
@@ -82,7 +82,8 @@ class ControlLoop:
         self._membership_changed = ""
         self._told = True
         self._scored_at = float("-inf")
-        self._heard: set[str] = set()
+        self._heard: set[str] | None = set()
+        self._greeted: set[str] = set()
         self._alarm = False
         self._log = log.get("control")
         self.fleet = Fleet(gateways, retention_s=settings.lifecycle.retention_s)
@@ -92,6 +93,8 @@ class ControlLoop:
         self.model = PressureModel(settings.pressure, len(gateways), jump=settings.projection.emergency)
         self.projector = Projector(settings.projection, gateways, settings.lifecycle.ramp_s)
         self.pressures: Pressures | None = None
+        self.projected: Projected | None = None
+        self._intents = NO_INTENTS
         self.published: Plan | None = None
         self._weights: dict[str, dict[str, dict[str, int]]] | None = None
         if kept is not None:
@@ -100,6 +103,17 @@ class ControlLoop:
     def now(self) -> float:
         """The monotonic time that all times in here are on, s."""
         return self._clock.now()
+
+    @property
+    def intents(self) -> Intents:
+        """What operators ask of the weights; assigning others is obeyed at the next tick."""
+        return self._intents
+
+    @intents.setter
+    def intents(self, intents: Intents) -> None:
+        self._intents = intents
+        self._told, self._scored_at = True, float("-inf")
+        self._wake.set()
 
     @property
     def self_preservation(self) -> bool:
@@ -125,10 +139,13 @@ class ControlLoop:
         self._told = True
         changes = self.fleet.register(hello.node, hello.site, hello, now)
         self._carry_out(self.book.registered(changes, now))
+        self._greeted.add(hello.node)
 
     def telemetry(self, node: str, telemetry: pb.Telemetry, now: float) -> None:
-        # Only figures say how a node is: the barrier does not open on its mere name.
-        self._heard.add(node)
+        # Only figures say how a node is: the barrier does not open on its mere name, nor on a node
+        # without cells.
+        if self._heard is not None and self.fleet.node_cells(node):
+            self._heard.add(node)
         self._told = True
         self.fleet.apply(node, telemetry, now)
 
@@ -195,8 +212,12 @@ class ControlLoop:
             self._note_alarm(outcome.alarm)
             self._carry_out(outcome.instructions)
             self._note_transitions(outcome.transitions)
-            if not self.barrier.open(frozenset(self._heard), now):
-                return
+            self._note_members(outcome.members)
+            self._repeat_drains(now)
+            if self._heard is not None:
+                if not self.barrier.open(frozenset(self._heard), now):
+                    return
+                self._heard = None
             force = "first" if self.published is None else self._membership_changed
             if force or self._is_due(now):
                 self._membership_changed, self._told, self._scored_at = "", False, now
@@ -216,7 +237,10 @@ class ControlLoop:
                     return
             else:
                 self.pressures = self.model.tick(self.fleet, now)
-                plan = self.projector.tick(self.fleet, self.pressures, now, force=bool(force)).plan
+                self.projected = self.projector.tick(
+                    self.fleet, self.pressures, now, force=bool(force), intents=self._intents
+                )
+                plan = self.projected.plan
             if plan is None:
                 return
             self._outside.publish(plan)
@@ -257,6 +281,25 @@ class ControlLoop:
         node = self.fleet.facts_of(self.fleet.row(cell_id)).node
         if not self._outside.send(node, pb.ControllerMessage(directive=directive)):
             self._log.warning("agent is not connected; it is not told", node=node, cell=cell_id)
+
+    def _repeat_drains(self, now: float) -> None:
+        """Tell agents that have said Hello of the drains under way: after their Welcome, which is
+        queued by now."""
+        greeted, self._greeted = self._greeted, set()
+        for node in sorted(greeted):
+            self._carry_out(self.book.standing_drains(node, now))
+
+    def _note_members(self, changes: Iterable[MemberChange]) -> None:
+        for change in changes:
+            self._told = True
+            if change.lost:
+                self._log.warning(
+                    "member lost: its GPUs count nowhere until its agent reports again",
+                    cell=change.cell_id,
+                    node=change.node,
+                )
+            else:
+                self._log.info("member reports again", cell=change.cell_id, node=change.node)
 
     def _note_alarm(self, alarm: bool) -> None:
         if alarm != self._alarm:

@@ -101,6 +101,9 @@ def _per_cell(view: FleetView) -> Iterator[GaugeMetricFamily]:
     age = GaugeMetricFamily(
         "headrace_heartbeat_age_seconds", "Since the cell's agent was heard.", labels=cell
     )
+    member = GaugeMetricFamily(
+        "headrace_cell_member_up", "1 while another node under the cell reports.", labels=[*cell, "node"]
+    )
     for each in view.cells:
         names = [each.id, each.site]
         state.add_metric(names, float(each.state_number))
@@ -113,9 +116,12 @@ def _per_cell(view: FleetView) -> Iterator[GaugeMetricFamily]:
         for name, raw in each.signals.items():
             if raw is not None:
                 signal.add_metric([*names, name], raw)
-        for kind in ("nvml", "dcgm_fallback"):
+        for kind in ("nvml", "partial", "dcgm_fallback"):
             fallback.add_metric([*names, kind], float(each.fallback == kind))
-    yield from (pressure, weight, state, signal, fallback, age)
+        fallback.add_metric([*names, "member_lost"], float(each.member_lost))
+        for other in each.members:
+            member.add_metric([*names, other.node], float(not other.lost))
+    yield from (pressure, weight, state, signal, fallback, age, member)
 
 
 def _per_gateway(view: FleetView) -> Iterator[GaugeMetricFamily]:

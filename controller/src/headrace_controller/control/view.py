@@ -7,11 +7,24 @@ from typing import Any
 
 
 @dataclass(frozen=True, slots=True)
+class MemberView:
+    """Another node that a cell's engine runs on. `lost`: its agent does not report, or does not name
+    the cell; `gpus` are UUIDs, `hardware_source` is dcgm, nvml, none or empty."""
+
+    node: str
+    lost: bool
+    heard_age_s: float | None
+    hardware_source: str
+    gpus: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class CellView:
     """One cell now. Ages in seconds; absent figures are None; weights 0 = not published.
 
     `error_rate` is the estimate over the last requests, by evidence; `requests` counts what the
-    engine reported since this controller first heard of the cell, by kind.
+    engine reported since this controller first heard of the cell, by kind. `fallback`: nvml stands in,
+    partial (some of its nodes have no hardware figures) or dcgm_fallback (none has).
     """
 
     id: str
@@ -35,6 +48,8 @@ class CellView:
     in_flight: int | None
     error_rate: float | None
     requests: dict[str, int]
+    members: tuple[MemberView, ...] = ()
+    member_lost: bool = False
 
 
 @dataclass(frozen=True, slots=True)

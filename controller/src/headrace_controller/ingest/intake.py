@@ -10,7 +10,13 @@ from collections.abc import Callable
 from typing import Protocol
 
 from headrace_controller.ingest.sessions import Session, Sessions
-from headrace_controller.ingest.validation import Rejection, check_event, check_telemetry, clip
+from headrace_controller.ingest.validation import (
+    MEMBER_EVENTS,
+    Rejection,
+    check_event,
+    check_telemetry,
+    clip,
+)
 from headrace_pb.v1 import telemetry_pb2 as pb
 from headrace_shared import log
 
@@ -19,11 +25,11 @@ class Sink(Protocol):
     """Where validated messages go. `now` is the controller's monotonic clock, in seconds."""
 
     def hello(self, hello: pb.Hello, now: float) -> None:
-        """Facts of a node's cells, refused ones left out."""
+        """Facts of a node's cells, refused ones left out; of its memberships all that are well-formed."""
         ...
 
     def telemetry(self, node: str, telemetry: pb.Telemetry, now: float) -> None:
-        """A full beat; cells that the node does not hold are left out."""
+        """A full beat; cells that the node neither holds nor may report for are left out."""
         ...
 
     def alive(self, node: str, now: float) -> None:
@@ -82,15 +88,35 @@ class Intake:
         accepted.CopyFrom(hello)
         del accepted.cells[:]
         accepted.cells.extend(cell for cell in hello.cells if cell.cell_id in session.cells)
+        del accepted.members[:]
+        accepted.members.extend(each for each in hello.members if each.cell_id in session.members)
         self._on_message("hello")
         self._sink.hello(accepted, now)
+        self._note_refused(session)
+        return self._answer(session)
+
+    def news(self) -> list[tuple[str, pb.ControllerMessage]]:
+        """What agents must be told because of others' Hellos since the last call: (node, message)."""
+        changed = self.sessions.review_members()
+        for each in changed:
+            self._note_refused(each)
+        return [(each.node, self._answer(each)) for each in changed]
+
+    def _answer(self, session: Session) -> pb.ControllerMessage:
         welcome = self._welcome()
         welcome.session = session.id
-        for cell_id, reason in sorted(session.refused.items()):
+        away = {cell_id: why.detail for cell_id, why in session.turned_away.items()}
+        for cell_id, reason in sorted((session.refused | away).items()):
             welcome.refused.add(cell_id=cell_id[:128], reason=reason)
+        return pb.ControllerMessage(welcome=welcome)
+
+    def _note_refused(self, session: Session) -> None:
+        for cell_id, reason in sorted(session.refused.items()):
             self._on_rejection("cell_refused")
             self._log.warning("cell refused", node=session.node, cell=cell_id[:128], reason=reason)
-        return pb.ControllerMessage(welcome=welcome)
+        for cell_id, why in sorted(session.turned_away.items()):
+            self._on_rejection(why.reason)
+            self._log.warning("member refused", node=session.node, cell=cell_id[:128], reason=why.detail)
 
     def close(self, session: Session, now: float) -> None:
         """A session's stream has ended."""
@@ -141,15 +167,25 @@ class Intake:
             own = [cell for cell in telemetry.cells if cell.cell_id in session.cells]
             del telemetry.cells[:]
             telemetry.cells.extend(own)
+        if telemetry.members:
+            foreign += _leave_members(session, telemetry)
         self._sink.telemetry(session.node, telemetry, now)
-        return _foreign(session, [cell_id for cell_id in foreign if cell_id not in session.refused])
+        told = session.refused.keys() | session.turned_away.keys()
+        return _foreign(session, [cell_id for cell_id in foreign if cell_id not in told])
 
     def _event(self, session: Session, event: pb.CellEvent, now: float) -> Rejection | None:
         rejection = check_event(event)
-        if rejection is None and event.cell_id not in session.cells:
+        member = event.cell_id in session.reports_for
+        if rejection is None and not member and event.cell_id not in session.cells:
             rejection = _foreign(session, [event.cell_id])
+        if rejection is None and member and event.kind not in MEMBER_EVENTS:
+            rejection = Rejection(
+                "member_event",
+                f"node {session.node} is only a member of cell {event.cell_id}: its engine is for the node "
+                "that speaks for it to tell",
+            )
         if self.sessions.take_event(session, event) and rejection is None:
-            event.cause = clip(event.cause)
+            event.cause = clip(f"node {session.node}: {event.cause}" if member else event.cause)
             self._sink.event(session.node, event, now)
         return rejection
 
@@ -163,6 +199,17 @@ class Intake:
                 "message rejected", node=session.node, reason=rejection.reason, detail=rejection.detail
             )
         session.last_rejection = rejection.reason
+
+
+def _leave_members(session: Session, telemetry: pb.Telemetry) -> list[str]:
+    """Leave only the members that the session may report for; the cells of the others."""
+    allowed = session.reports_for
+    foreign = [member.cell_id for member in telemetry.members if member.cell_id not in allowed]
+    if foreign:
+        own = [member for member in telemetry.members if member.cell_id in allowed]
+        del telemetry.members[:]
+        telemetry.members.extend(own)
+    return foreign
 
 
 def _foreign(session: Session, cells: list[str]) -> Rejection | None:

@@ -59,6 +59,7 @@ class TelemetryService(CellTelemetryServicer):
         try:
             self._log.info("agent connected", node=session.node, site=session.site, cells=len(session.cells))
             self._put(session.node, answers, self._intake.greet(session, hello, self._clock.now()))
+            self._spread()
             await self._read(context, session, answers, writer)
         finally:
             # All that must happen comes before the await: gRPC may cancel this coroutine there.
@@ -76,6 +77,13 @@ class TelemetryService(CellTelemetryServicer):
             answer = self._intake.take(session, message, self._clock.now())
             if answer is not None:
                 self._put(session.node, answers, answer)
+                if answer.HasField("welcome"):
+                    self._spread()
+
+    def _spread(self) -> None:
+        """Tell other agents what a Hello means for them."""
+        for node, message in self._intake.news():
+            self.send(node, message)
 
     def _put(self, node: str, answers: Answers, message: pb.ControllerMessage) -> bool:
         try:

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from headrace_controller.ingest.validation import Rejection, check_cell, check_hello
+from headrace_controller.ingest.rosters import Rosters
+from headrace_controller.ingest.validation import Rejection, check_cell, check_hello, check_member
 from headrace_pb.v1 import telemetry_pb2 as pb
 
 MAX_REMEMBERED = 4096
@@ -16,7 +17,11 @@ MAX_REMEMBERED = 4096
 @dataclass(slots=True)
 class Session:
     """One agent's stream. `seq` is the highest sequence number taken; `event_id` the last event;
-    `local`: it comes from this machine; `replaced`: a newer stream of the node has taken over."""
+    `local`: it comes from this machine; `replaced`: a newer stream of the node has taken over.
+
+    `members` are the cells of other nodes that have GPUs of this one; of these, `turned_away` says
+    which may not be reported for now, and why.
+    """
 
     id: str
     node: str
@@ -29,6 +34,13 @@ class Session:
     replaced: bool = False
     last_rejection: str = ""
     refused: dict[str, str] = field(default_factory=dict)
+    members: frozenset[str] = frozenset()
+    turned_away: dict[str, Rejection] = field(default_factory=dict)
+
+    @property
+    def reports_for(self) -> frozenset[str]:
+        """The cells of other nodes whose GPUs here it may tell of."""
+        return self.members - self.turned_away.keys()
 
 
 class Sessions:
@@ -38,6 +50,9 @@ class Sessions:
         self._live: dict[str, Session] = {}
         self._holder: dict[str, str] = {}
         self._delivered: dict[str, tuple[int, int]] = {}
+        self._rosters = Rosters()
+        self._member_nodes: dict[str, set[str]] = {}
+        self._spoken: set[str] = set()
         self._opened = 0
 
     @property
@@ -95,6 +110,22 @@ class Sessions:
         for cell_id in session.cells:
             if self._holder.get(cell_id) == session.node:
                 del self._holder[cell_id]
+        self._spoken |= session.cells & self._member_nodes.keys()
+        self._rosters.leave(session.node)
+        self._index_members(session, frozenset())
+
+    def review_members(self) -> list[Session]:
+        """The sessions that others' Hellos since the last call made members of a cell, or not."""
+        spoken, self._spoken = self._spoken, set()
+        nodes = {node for cell_id in spoken for node in self._member_nodes.get(cell_id, ())}
+        changed = []
+        for session in (self._live[node] for node in sorted(nodes)):
+            bad = {cell: why for cell, why in session.turned_away.items() if cell not in session.members}
+            now = bad | self._refusals(session)
+            if now != session.turned_away:
+                session.turned_away = now
+                changed.append(session)
+        return changed
 
     def take_seq(self, session: Session, seq: int) -> Rejection | None:
         """Take the next sequence number of a stream; replays and reordering are rejected."""
@@ -135,7 +166,29 @@ class Sessions:
                 del self._holder[cell_id]
         for cell_id in accepted:
             self._holder[cell_id] = session.node
+        self._spoken |= (session.cells | accepted) & self._member_nodes.keys()
         session.cells = frozenset(accepted)
+        self._rosters.set(session.node, [cell for cell in hello.cells if cell.cell_id in accepted])
+        self._claim_memberships(session, hello)
+
+    def _claim_memberships(self, session: Session, hello: pb.Hello) -> None:
+        bad = {each.cell_id: why for each in hello.members if (why := check_member(each)) is not None}
+        self._index_members(session, frozenset(each.cell_id for each in hello.members) - bad.keys())
+        session.turned_away = bad | self._refusals(session)
+
+    def _index_members(self, session: Session, members: frozenset[str]) -> None:
+        for cell_id in session.members - members:
+            nodes = self._member_nodes[cell_id]
+            nodes.discard(session.node)
+            if not nodes:
+                del self._member_nodes[cell_id]
+        for cell_id in members - session.members:
+            self._member_nodes.setdefault(cell_id, set()).add(session.node)
+        session.members = members
+
+    def _refusals(self, session: Session) -> dict[str, Rejection]:
+        found = ((cell_id, self._rosters.refusal(session.node, cell_id)) for cell_id in session.members)
+        return {cell_id: why for cell_id, why in found if why is not None}
 
 
 def _replaced(session: Session) -> Rejection | None:
@@ -151,8 +204,9 @@ def _rival(hello: pb.Hello, old: Session) -> Rejection | None:
             "older_incarnation",
             f"node {hello.node}: an agent that started later is connected; stop one of the two",
         )
-    cells = {cell.cell_id for cell in hello.cells}
-    if hello.incarnation > old.incarnation and cells and old.cells and not cells & old.cells:
+    cells = {cell.cell_id for cell in hello.cells} | {member.cell_id for member in hello.members}
+    known = old.cells | old.members
+    if hello.incarnation > old.incarnation and cells and known and not cells & known:
         return Rejection(
             "node_twice",
             f"node {hello.node}: an agent with other cells is connected under this name; "

@@ -12,9 +12,10 @@ from headrace_controller.inventory.changes import (
 )
 from headrace_controller.inventory.facts import CellFacts, GpuFacts, ModelFacts
 from headrace_controller.inventory.fleet import Fleet, is_old
+from headrace_controller.inventory.members import MemberChange
 from headrace_controller.inventory.memory import RowMemory
 from headrace_controller.inventory.pools import Pools
-from headrace_controller.inventory.view import CellView, PathView, view_cell, view_cells
+from headrace_controller.inventory.view import CellView, MemberView, PathView, view_cell, view_cells
 
 __all__ = [
     "CellAdded",
@@ -27,6 +28,8 @@ __all__ = [
     "Change",
     "Fleet",
     "GpuFacts",
+    "MemberChange",
+    "MemberView",
     "ModelFacts",
     "PathView",
     "Pools",

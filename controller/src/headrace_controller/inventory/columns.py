@@ -24,6 +24,16 @@ NEVER: Final = -np.inf
 FIRST_CAPACITY: Final = 16
 TOTAL_KINDS: Final = ("ok", "client_errors", "throttled", "server_errors")
 
+HEALTH_KINDS: Final = (
+    "thermal_margin_c",
+    "power_w",
+    "power_limit_w",
+    "clock_event_reasons",
+    "pcie_replays",
+    "ecc_correctable",
+)
+HEALTH_AT: Final = {name: number for number, name in enumerate(HEALTH_KINDS)}
+
 
 @dataclass(frozen=True, slots=True)
 class _Column:
@@ -59,10 +69,13 @@ _COLUMNS: Final[dict[str, _Column]] = {
     "hardware_source": _Column(np.int8, 0),
     "totals": _Column(np.float64, np.nan, len(TOTAL_KINDS)),
     "evidence": _Column(np.float64, 0.0, len(TOTAL_KINDS)),
+    "health": _Column(np.float64, np.nan, len(HEALTH_KINDS)),
     "last_xid": _Column(np.int64, -1),
     "new_xid": _Column(np.int64, 0),
     "xid_at": _Column(np.float64, NEVER),
     "gpu_lost": _Column(np.bool_, False),
+    "member_lost": _Column(np.bool_, False),
+    "hardware_partial": _Column(np.bool_, False),
     "rtt_ms": _Column(np.float64, np.nan, -1),
     "jitter_ms": _Column(np.float64, np.nan, -1),
     "loss": _Column(np.float64, np.nan, -1),
@@ -115,6 +128,9 @@ class Columns:
     """(n, 4) request totals as last reported, in the order of TOTAL_KINDS; NaN = absent."""
     evidence: Floats
     """(n, 4) requests counted while this controller watched; never falls within a generation."""
+    health: Floats
+    """(n, 6) what the head's sources say of its GPUs' health, in the order of HEALTH_KINDS; NaN =
+    absent. Counters are since boot."""
     last_xid: Ints
     """The last XID reported; 0 = none, -1 = nothing reported yet."""
     new_xid: Ints
@@ -122,6 +138,10 @@ class Columns:
     xid_at: Floats
     """The earliest moment at which `new_xid` can have happened."""
     gpu_lost: Flags
+    member_lost: Flags
+    """Some node that the cell's head names as a member does not report."""
+    hardware_partial: Flags
+    """Some of the nodes that report have no figures of their GPUs, others have."""
     rtt_ms: Floats
     jitter_ms: Floats
     loss: Floats

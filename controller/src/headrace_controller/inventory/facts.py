@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 
@@ -29,7 +29,8 @@ class GpuFacts:
 
 @dataclass(frozen=True, slots=True)
 class CellFacts:
-    """What a node says of one of its cells; `host` and `port` are where gateways reach it."""
+    """What a node says of one of its cells; `host` and `port` are where gateways reach it, `members`
+    the other nodes that its engine runs on."""
 
     cell_id: str
     node: str
@@ -41,6 +42,7 @@ class CellFacts:
     models: tuple[ModelFacts, ...] = ()
     gpus: tuple[GpuFacts, ...] = ()
     labels: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
+    members: tuple[str, ...] = ()
 
     @property
     def model_ids(self) -> tuple[str, ...]:
@@ -59,9 +61,15 @@ def read_facts(node: str, site: str, cell: pb.CellFacts) -> CellFacts:
         engine_kind=cell.engine_kind,
         engine_version=cell.engine_version,
         models=tuple(_model(model) for model in cell.models),
-        gpus=tuple(_gpu(gpu) for gpu in cell.gpus),
+        gpus=read_gpus(cell.gpus),
         labels=MappingProxyType(dict(cell.labels)),
+        members=tuple(each for each in dict.fromkeys(cell.member_nodes) if each != node),
     )
+
+
+def read_gpus(gpus: Iterable[pb.GpuFacts]) -> tuple[GpuFacts, ...]:
+    """The GPUs that a node names."""
+    return tuple(_gpu(gpu) for gpu in gpus)
 
 
 def same_for_gateways(a: CellFacts, b: CellFacts) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import Final
 
 import numpy as np
@@ -17,9 +17,11 @@ from headrace_controller.inventory.changes import (
     CellWithdrawn,
     Change,
 )
-from headrace_controller.inventory.columns import Columns, Ints
-from headrace_controller.inventory.facts import CellFacts, read_facts, same_for_gateways
-from headrace_controller.inventory.pools import Pools, build_pools
+from headrace_controller.inventory.columns import NEVER, Columns, Ints
+from headrace_controller.inventory.facts import CellFacts, read_facts, read_gpus, same_for_gateways
+from headrace_controller.inventory.members import Crews
+from headrace_controller.inventory.nodes import NodeRecord, Nodes
+from headrace_controller.inventory.pools import ModelNames, Pools, build_pools
 from headrace_pb.v1 import telemetry_pb2 as pb
 
 _ENGINE_EVENTS: Final[dict[int, int]] = {
@@ -29,6 +31,7 @@ _ENGINE_EVENTS: Final[dict[int, int]] = {
     pb.CELL_EVENT_KIND_ENGINE_HUNG: pb.ENGINE_STATE_HUNG,
     pb.CELL_EVENT_KIND_ENGINE_SLEEPING: pb.ENGINE_STATE_SLEEPING,
 }
+_GPU_EVENTS: Final = frozenset({pb.CELL_EVENT_KIND_XID, pb.CELL_EVENT_KIND_GPU_LOST})
 HISTORY_MS: Final = 1000
 RETENTION_S: Final = 600.0
 
@@ -38,40 +41,25 @@ def is_old(event: pb.CellEvent) -> bool:
     return event.age_ms > HISTORY_MS
 
 
-@dataclass(slots=True)
-class NodeRecord:
-    """One agent as last heard; `rows` are the rows of the cells it speaks for."""
-
-    name: str
-    site: str
-    incarnation: int
-    agent_version: str
-    heard_at: float
-    cells: list[str] = field(default_factory=list)
-    rows: Ints = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
-
-
 class Fleet(Columns):
     """All known cells. Single-threaded; takes messages that ingest has validated.
 
-    A node speaks only for its own cells: figures and events for others are ignored and reported
-    back to the caller. A pool that no cell names any more is known for `retention_s` more, so that
-    its requests get a 503 and not at once a 404.
+    A node speaks only for its own cells, and as a member for those whose own node names it: figures
+    and events for others are ignored and reported back to the caller. A pool that no cell names any
+    more is known for `retention_s` more, so that its requests get a 503 and not at once a 404.
     """
 
     def __init__(self, gateways: Sequence[str], retention_s: float = RETENTION_S) -> None:
         super().__init__(len(gateways))
         self.gateways = tuple(gateways)
-        self.nodes: dict[str, NodeRecord] = {}
+        self.nodes = Nodes()
+        self.crews = Crews(self, self._heard_as_member)
         self._gateway_index = {gateway: number for number, gateway in enumerate(self.gateways)}
         self._retention_s = retention_s
         self._rows: dict[str, int] = {}
         self._facts: dict[int, CellFacts] = {}
         self._withdrawn: set[str] = set()
-        self._named_by: dict[str, int] = {}
-        self._unnamed_since: dict[str, float] = {}
-        self._pool_ids: dict[str, int] = {}
-        self._next_pool_id = 1
+        self._models = ModelNames()
         self.addresses_version = 1
         """Rises whenever gateways would be told something new of a cell."""
         self._pools: Pools | None = None
@@ -111,6 +99,10 @@ class Fleet(Columns):
         """True when the cell's node does not name it any more."""
         return cell_id in self._withdrawn
 
+    def withdrawn_rows(self) -> list[int]:
+        """The rows of all cells that their nodes do not name any more."""
+        return [self._rows[cell_id] for cell_id in self._withdrawn]
+
     def register(self, node: str, site: str, hello: pb.Hello, now: float) -> list[Change]:
         """Take a node's Hello as the new truth about its cells.
 
@@ -122,6 +114,7 @@ class Fleet(Columns):
         known = self.nodes.get(node)
         restarted = known is not None and known.incarnation != hello.incarnation
         record = NodeRecord(node, site, hello.incarnation, hello.agent_version, now)
+        record.members = {each.cell_id: read_gpus(each.gpus) for each in hello.members}
         changes: list[Change] = []
         for cell in hello.cells:
             if cell.cell_id not in record.cells:
@@ -130,7 +123,6 @@ class Fleet(Columns):
         gone = [cell_id for cell_id in (known.cells if known else ()) if cell_id not in record.cells]
         self._withdrawn.update(gone)
         changes += [CellWithdrawn(cell_id) for cell_id in gone]
-        self.nodes[node] = record
         self._index(record)
         self.touch(node, now)
         return changes
@@ -146,7 +138,7 @@ class Fleet(Columns):
         """Write a telemetry beat into the arrays; returns the ids that are not this node's."""
         record = self.nodes.get(node)
         if record is None:
-            return [beat.cell_id for beat in telemetry.cells]
+            return [beat.cell_id for beat in telemetry.cells] + [each.cell_id for each in telemetry.members]
         self.touch(node, now)
         strangers = []
         for beat in telemetry.cells:
@@ -155,6 +147,13 @@ class Fleet(Columns):
                 strangers.append(beat.cell_id)
             else:
                 beats.write_cell(self, row, beat, now)
+                self.crews.head_told(row, beat, now)
+        for member in telemetry.members:
+            row = self._member_row(node, member.cell_id)
+            if row is None:
+                strangers.append(member.cell_id)
+            else:
+                self.crews.member_told(row, node, member, now)
         for path in telemetry.paths:
             gateway = self._gateway_index.get(path.gateway)
             if gateway is not None:
@@ -168,7 +167,9 @@ class Fleet(Columns):
         is so old that the next beat tells better.
         """
         row = self._own_row(node, event.cell_id)
-        if row is None or (event.kind in _ENGINE_EVENTS and is_old(event)):
+        if row is None:
+            return self._note_member_event(node, event, now)
+        if event.kind in _ENGINE_EVENTS and is_old(event):
             return False
         self.touch(node, now)
         if event.kind in _ENGINE_EVENTS:
@@ -178,9 +179,27 @@ class Fleet(Columns):
                 self.serving_ms[row] = 0.0
         elif event.kind == pb.CELL_EVENT_KIND_XID and event.HasField("xid"):
             self.last_xid[row] = event.xid
+            self.crews.note_fault(row, "", event, now)
         elif event.kind == pb.CELL_EVENT_KIND_GPU_LOST and not is_old(event):
             self.gpu_lost[row] = True
+            self.crews.note_fault(row, "", event, now)
         return True
+
+    def _note_member_event(self, node: str, event: pb.CellEvent, now: float) -> bool:
+        row = self._member_row(node, event.cell_id)
+        if row is None or event.kind not in _GPU_EVENTS:
+            return False
+        self.touch(node, now)
+        if event.kind == pb.CELL_EVENT_KIND_XID or not is_old(event):
+            self.crews.note_fault(row, node, event, now)
+        return True
+
+    def hold_members(self, node: str, until: float) -> None:
+        """The node leaves on purpose: what it said as a member counts until then, or until it is back."""
+        record = self.nodes.get(node)
+        if record is not None:
+            rows = [row for cell_id in record.members if (row := self.get(cell_id)) is not None]
+            self.crews.hold(node, rows, until)
 
     def forget_engine_word(self, row: int) -> None:
         """Drop what was said of the engine, until its agent says it anew."""
@@ -195,24 +214,26 @@ class Fleet(Columns):
         facts = self._facts.pop(row)
         self._release(facts)
         self._withdrawn.discard(cell_id)
-        self._unname(facts.model_ids, float(self.last_heard[row]))
+        self._models.unname(facts.model_ids, float(self.last_heard[row]))
+        self.crews.forget(row)
         self.free_row(row)
         self._changed()
 
     def forget_pools(self, now: float) -> None:
         """Forget the pools that no cell has named for the retention."""
-        gone = [model for model, at in self._unnamed_since.items() if now - at >= self._retention_s]
-        for model in gone:
-            del self._unnamed_since[model], self._pool_ids[model]
-        if gone:
+        if self._models.forget(now, self._retention_s):
             self._changed()
+
+    def forget_nodes(self, now: float) -> None:
+        """Forget the nodes without cells that were not heard for the retention."""
+        self.nodes.forget(now, self._retention_s)
 
     def pools(self) -> Pools:
         """The pools of all known cells, and those that one named within the retention. Built anew
         only after a change of models."""
         if self._pools is None:
             cells = ((facts.cell_id, row, facts.model_ids) for row, facts in self._facts.items())
-            self._pools = build_pools(self._pool_ids, cells)
+            self._pools = build_pools(self._models.ids, cells)
         return self._pools
 
     def _own_row(self, node: str, cell_id: str) -> int | None:
@@ -220,6 +241,19 @@ class Fleet(Columns):
         if row is None or self._facts[row].node != node or cell_id in self._withdrawn:
             return None
         return row
+
+    def _member_row(self, node: str, cell_id: str) -> int | None:
+        """The row of a cell of which the node is a member: it says so, and so does the cell's own node."""
+        row, record = self._rows.get(cell_id), self.nodes.get(node)
+        if row is None or record is None or cell_id not in record.members:
+            return None
+        if cell_id in self._withdrawn or not self.crews.has_member(row, node):
+            return None
+        return row
+
+    def _heard_as_member(self, node: str, cell_id: str) -> float:
+        record = self.nodes.get(node)
+        return record.heard_at if record is not None and cell_id in record.members else NEVER
 
     def _take(self, facts: CellFacts, restarted: bool, now: float) -> list[Change]:
         row = self._rows.get(facts.cell_id)
@@ -248,26 +282,14 @@ class Fleet(Columns):
     def _set_facts(self, row: int, facts: CellFacts, now: float) -> None:
         old = self._facts.get(row)
         self._facts[row] = facts
+        self.crews.name(row, facts.cell_id, facts.members, bool(facts.gpus), now)
         if old is None or not same_for_gateways(old, facts):
             self.addresses_version += 1
         if old is not None and old.model_ids == facts.model_ids:
             return
-        for model in facts.model_ids:
-            if model not in self._pool_ids:
-                self._pool_ids[model] = self._next_pool_id
-                self._next_pool_id += 1
-            self._named_by[model] = self._named_by.get(model, 0) + 1
-            self._unnamed_since.pop(model, None)
-        self._unname(old.model_ids if old is not None else (), now)
+        self._models.name(facts.model_ids)
+        self._models.unname(old.model_ids if old is not None else (), now)
         self._changed()
-
-    def _unname(self, models: tuple[str, ...], now: float) -> None:
-        """One cell names these models no more; `now` is when it did last."""
-        for model in models:
-            self._named_by[model] -= 1
-            if not self._named_by[model]:
-                del self._named_by[model]
-                self._unnamed_since[model] = now
 
     def _release(self, facts: CellFacts) -> None:
         """Take a cell off its node, and forget a node that has none left."""
@@ -275,11 +297,12 @@ class Fleet(Columns):
         if record is not None and facts.cell_id in record.cells:
             record.cells.remove(facts.cell_id)
             self._index(record)
-            if not record.cells:
-                del self.nodes[facts.node]
+            if not record.cells and not record.members:
+                self.nodes.drop(facts.node)
 
     def _index(self, record: NodeRecord) -> None:
         record.rows = np.array([self._rows[cell_id] for cell_id in record.cells], dtype=np.int64)
+        self.nodes.keep(record)
 
     def _changed(self) -> None:
         self._pools = None

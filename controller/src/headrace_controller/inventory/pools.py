@@ -109,3 +109,38 @@ def build_pools(seen: Mapping[str, int], cells: Iterable[tuple[str, int, tuple[s
         pool=np.array([member[0] for member in members], dtype=np.int64),
         row=np.array([member[2] for member in members], dtype=np.int64),
     )
+
+
+class ModelNames:
+    """The models that cells name, and since when none names them. `ids`: model id → a number that it
+    keeps for as long as it is known."""
+
+    def __init__(self) -> None:
+        self.ids: dict[str, int] = {}
+        self._named_by: dict[str, int] = {}
+        self._unnamed_since: dict[str, float] = {}
+        self._next_id = 1
+
+    def name(self, models: Iterable[str]) -> None:
+        """One cell more names these models."""
+        for model in models:
+            if model not in self.ids:
+                self.ids[model] = self._next_id
+                self._next_id += 1
+            self._named_by[model] = self._named_by.get(model, 0) + 1
+            self._unnamed_since.pop(model, None)
+
+    def unname(self, models: Iterable[str], now: float) -> None:
+        """One cell names these models no more; `now` is when it did last."""
+        for model in models:
+            self._named_by[model] -= 1
+            if not self._named_by[model]:
+                del self._named_by[model]
+                self._unnamed_since[model] = now
+
+    def forget(self, now: float, retention_s: float) -> bool:
+        """Forget the models that no cell has named for the retention; True where there were any."""
+        gone = [model for model, at in self._unnamed_since.items() if now - at >= retention_s]
+        for model in gone:
+            del self._unnamed_since[model], self.ids[model]
+        return bool(gone)

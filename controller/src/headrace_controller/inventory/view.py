@@ -7,8 +7,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from headrace_controller.inventory.columns import TOTAL_KINDS
-from headrace_controller.inventory.facts import CellFacts
+from headrace_controller.inventory.facts import CellFacts, GpuFacts
 from headrace_controller.inventory.fleet import Fleet
+from headrace_controller.inventory.members import Member
 from headrace_shared.signals import CELL_SIGNALS
 
 
@@ -19,6 +20,17 @@ class PathView:
     rtt_ms: float | None
     jitter_ms: float | None
     age_s: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class MemberView:
+    """One other node under a cell. `lost`: it does not report, and its GPUs count nowhere."""
+
+    node: str
+    lost: bool
+    heard_age_s: float | None
+    hardware_source: int
+    gpus: tuple[GpuFacts, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +56,9 @@ class CellView:
     held: bool
     telemetry_lost: bool
     withdrawn: bool
+    members: tuple[MemberView, ...]
+    member_lost: bool
+    hardware_partial: bool
 
 
 def view_cells(fleet: Fleet, now: float) -> tuple[CellView, ...]:
@@ -70,6 +85,20 @@ def view_cell(fleet: Fleet, cell_id: str, now: float) -> CellView:
         held=bool(fleet.held[row]),
         telemetry_lost=bool(fleet.telemetry_lost[row]),
         withdrawn=fleet.is_withdrawn(cell_id),
+        members=tuple(_member(fleet, cell_id, member, now) for member in fleet.crews.members(row)),
+        member_lost=bool(fleet.member_lost[row]),
+        hardware_partial=bool(fleet.hardware_partial[row]),
+    )
+
+
+def _member(fleet: Fleet, cell_id: str, member: Member, now: float) -> MemberView:
+    record = fleet.nodes.get(member.node)
+    return MemberView(
+        node=member.node,
+        lost=member.lost,
+        heard_age_s=_age(member.heard_at, now),
+        hardware_source=member.figures.source,
+        gpus=record.members.get(cell_id, ()) if record is not None else (),
     )
 
 

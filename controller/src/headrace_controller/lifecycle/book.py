@@ -21,11 +21,18 @@ from headrace_controller.inventory import (
     CellWithdrawn,
     Change,
     Fleet,
+    MemberChange,
     is_old,
 )
 from headrace_controller.lifecycle import rules
 from headrace_controller.lifecycle.decide import find_events, serving_s
-from headrace_controller.lifecycle.instructions import AskEngine, Forget, Instruction, Publish
+from headrace_controller.lifecycle.instructions import (
+    AskEngine,
+    Forget,
+    Instruction,
+    Publish,
+    TellAgentDrain,
+)
 from headrace_controller.lifecycle.silence import Silence, SilenceWatch
 from headrace_controller.lifecycle.states import (
     BY_ENGINE,
@@ -84,12 +91,14 @@ class _Fault:
 @dataclass(frozen=True, slots=True)
 class Tick:
     """What one tick brought. `alarm`: self-preservation withholds expiries; `silent_share`: of
-    the READY cells, how many count as silent, 0 to 1."""
+    the READY cells, how many count as silent, 0 to 1; `members`: which nodes under others' cells
+    fell silent or are back."""
 
     instructions: tuple[Instruction, ...]
     transitions: tuple[LoggedTransition, ...]
     alarm: bool
     silent_share: float
+    members: tuple[MemberChange, ...] = ()
 
 
 class Book:
@@ -143,13 +152,17 @@ class Book:
         return () if kind is None else self.apply(event.cell_id, Event(kind, event.cause), now)
 
     def goodbye(self, node: str, planned: bool, grace_s: float, now: float) -> tuple[Instruction, ...]:
-        """An agent leaves. A planned leave holds its cells' weights for `grace_s`, at most
-        MAX_GRACE_S; after an unplanned one silence takes its course."""
+        """An agent leaves. A planned leave holds its cells' weights, and what it said as a member of
+        others' cells, for `grace_s`, at most MAX_GRACE_S; after an unplanned one silence takes its course."""
         todo: list[Instruction] = []
-        for cell_id in self._fleet.node_cells(node) if planned else ():
+        if not planned:
+            return ()
+        grace_s = min(grace_s, MAX_GRACE_S)
+        self._fleet.hold_members(node, now + grace_s)
+        for cell_id in self._fleet.node_cells(node):
             if cell_id in self._lives:
                 self._fleet.forget_engine_word(self._fleet.row(cell_id))
-                event = Event(EventKind.GOODBYE_PLANNED, grace_s=min(grace_s, MAX_GRACE_S))
+                event = Event(EventKind.GOODBYE_PLANNED, grace_s=grace_s)
                 todo += self.apply(cell_id, event, now)
         return tuple(todo)
 
@@ -199,9 +212,19 @@ class Book:
         event = Event(EventKind.DRAIN_CANCELLED, cause, requested_by=BY_ENGINE if asleep else "")
         return self.apply(cell_id, event, now)
 
+    def standing_drains(self, node: str, now: float) -> tuple[TellAgentDrain, ...]:
+        """The drains under way on a node, for its agent, which may have missed or forgotten them."""
+        lives = [self._lives[cell_id] for cell_id in self._fleet.node_cells(node) if cell_id in self._lives]
+        return tuple(
+            TellAgentDrain(life.cell_id, life.drain.cause or life.cause, max(0.0, life.drain.deadline - now))
+            for life in lives
+            if life.state is CellState.DRAINING and life.drain is not None and life.drained
+        )
+
     def tick(self, now: float, lateness: float = 0.0) -> Tick:
         """Find what changed since the last tick and act on it. `lateness`: by how many seconds
         this tick came later than planned."""
+        members = self._fleet.crews.judge(now, self._settings.ttl_s, lateness)
         silence = self._watch.scan(self._fleet, now, lateness)
         todo = self._silent(silence, now)
         for cell_id, fault in list(self._undated.items()):
@@ -209,8 +232,9 @@ class Book:
         for cell_id, event in find_events(self._fleet, now, self._settings, self._kept):
             todo += self.apply(cell_id, event, now)
         self._fleet.forget_pools(now)
+        self._fleet.forget_nodes(now)
         fresh, self._fresh = tuple(self._fresh), []
-        return Tick(tuple(todo), fresh, silence.alarm, silence.share)
+        return Tick(tuple(todo), fresh, silence.alarm, silence.share, members)
 
     def apply(self, cell_id: str, event: Event, now: float) -> tuple[Instruction, ...]:
         """Step one life. Raises KeyError for an unknown cell, IllegalTransition for an event that
@@ -238,7 +262,7 @@ class Book:
                 cause = f"taken over by {self._node(cell_id)} from {change.from_node}"
                 return self.apply(cell_id, Event(EventKind.REGISTERED, cause), now)
             case CellWithdrawn():
-                return self.apply(cell_id, Event(EventKind.WITHDRAWN, "not named by its agent any more"), now)
+                return self.apply(cell_id, Event(EventKind.WITHDRAWN, "no longer in its agent's config"), now)
             case CellChanged():
                 if self._lives[cell_id].carries_weight:
                     return (Publish(cell_id, "its address or models changed"),)

@@ -79,11 +79,13 @@ def _fatal_hardware(fleet: Fleet, state: Small) -> Flags:
 
 def _hardware_event(fleet: Fleet, row: int, now: float) -> Event:
     xid = int(fleet.new_xid[row])
+    node = fleet.crews.fault_node(row)
+    where = f" on node {node}" if node else ""
     if fleet.gpu_lost[row]:
-        return Event(EventKind.HARDWARE_FATAL, "GPU lost")
+        return Event(EventKind.HARDWARE_FATAL, f"GPU lost{where}")
     age = max(0.0, now - float(fleet.xid_at[row]))
     served = serving_s(fleet, row, now) or 0.0
-    return Event(EventKind.HARDWARE_FATAL, f"XID {xid}", serving_s=served, age_s=age)
+    return Event(EventKind.HARDWARE_FATAL, f"XID {xid}{where}", serving_s=served, age_s=age)
 
 
 def serving_s(fleet: Fleet, row: int, now: float) -> float | None:
@@ -155,9 +157,12 @@ def _drained(fleet: Fleet, state: Small) -> Flags:
 def _forgotten(fleet: Fleet, state: Small, now: float, settings: LifecycleSettings) -> Flags:
     """FAILED and TERMINATED rows of which nothing was heard for the retention: a cell that its
     agent still speaks for is kept, so that it can be undrained or come back, and one that somebody
-    drained for as long as that stands."""
+    drained for as long as that stands, unless its agent has given it up: to drain a cell and then
+    to take it out of the config is how cells are retired."""
     n = fleet.size
     last = np.maximum(fleet.state_since[:n], fleet.last_heard[:n])
-    out = ((state == _FAILED) | (state == _TERMINATED)) & ~fleet.drained[:n]
+    kept = fleet.drained[:n].copy()
+    kept[fleet.withdrawn_rows()] = False
+    out = ((state == _FAILED) | (state == _TERMINATED)) & ~kept
     found: Flags = out & (now - last >= settings.retention_s)
     return found

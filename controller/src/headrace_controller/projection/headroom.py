@@ -1,9 +1,7 @@
-"""Projections, by name: from pressure to integer weights."""
+"""The `headroom` projection: what each cell has left, relative to the best of its pool."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from types import MappingProxyType
 from typing import Final
 
 import numpy as np
@@ -15,11 +13,8 @@ Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
 # Keeps ratios defined where every cell of a pool is at pressure 1 or at the start of its ramp.
-_LEAST_HEADROOM: Final = 1e-6
-_LEAST_RAMP: Final = 1e-3
-
-Projection = Callable[[Floats, Floats, Ints, int, ProjectionSettings], Ints]
-"""(pressure (G, m), ramp (m,), pool (m,), number of pools, settings) → weights (G, m)."""
+LEAST_HEADROOM: Final = 1e-6
+LEAST_RAMP: Final = 1e-3
 
 
 def headroom(pressure: Floats, ramp: Floats, pool: Ints, pools: int, settings: ProjectionSettings) -> Ints:
@@ -32,25 +27,28 @@ def headroom(pressure: Floats, ramp: Floats, pool: Ints, pools: int, settings: P
     """
     if not len(pool):
         return np.zeros(pressure.shape, dtype=np.int64)
-    room = np.maximum(1.0 - pressure, _LEAST_HEADROOM) ** settings.sharpness
-    if ramp.min(initial=1.0) < 1.0:
-        room *= np.maximum(ramp, _LEAST_RAMP)
-    room *= settings.max_weight / _best(room, pool, pools)
+    room = rooms(pressure, ramp, settings.sharpness)
+    room *= settings.max_weight / best_of(room, pool, pools)
     weights: Ints = np.maximum(np.rint(room), 1.0).astype(np.int64)
     return weights
 
 
-def _best(room: Floats, pool: Ints, pools: int) -> Floats:
+def rooms(pressure: Floats, ramp: Floats, sharpness: float) -> Floats:
+    """(G, m): sharpened headroom of which the ramp's part is in force."""
+    room: Floats = np.maximum(1.0 - pressure, LEAST_HEADROOM) ** sharpness
+    if ramp.min(initial=1.0) < 1.0:
+        room *= np.maximum(ramp, LEAST_RAMP)
+    return room
+
+
+def best_of(values: Floats, pool: Ints, pools: int) -> Floats:
     """(G, m) → (G, 1) or (G, m): the greatest value of each member's pool."""
     if pools == 1:
-        one: Floats = room.max(axis=1, keepdims=True)
+        one: Floats = values.max(axis=1, keepdims=True)
         return one
-    best = np.zeros((pools, room.shape[0]))
-    np.maximum.at(best, pool, room.T)
+    best = np.full((pools, values.shape[0]), -np.inf)
+    np.maximum.at(best, pool, values.T)
     return best.T[:, pool]
-
-
-PROJECTIONS: Final[Mapping[str, Projection]] = MappingProxyType({"headroom": headroom})
 
 
 def ramps(ready_since: Floats, now: float, ramp_s: float) -> Floats:

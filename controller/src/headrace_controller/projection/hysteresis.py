@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 import numpy as np
@@ -24,13 +24,15 @@ _SMALL_SHARE: Final = 0.1
 class Members:
     """m cells in their pools, now. `keys` (m,) are distinct and stay with a membership for its
     life. `weights` (G, m) are the projection's; `raw` (G, m) this tick's pressures; `held` (m,) or
-    (G, m) keep what was pushed last; `ramping` (m,) have not reached their full weight yet."""
+    (G, m) keep what was pushed last; `ramping` (m,) have not reached their full weight yet; `exact`
+    (m,) get their weight as it is, None = nobody."""
 
     keys: Ints
     weights: Ints
     raw: Floats
     held: Flags
     ramping: Flags
+    exact: Flags | None = None
 
 
 @dataclass(frozen=True)
@@ -48,10 +50,15 @@ class _Pushed:
 @dataclass(frozen=True)
 class Verdict:
     """`reason` says why something is pushed, "" = nothing is. `weights` (G, m) are what gateways
-    hold once that is done, in the order of the members."""
+    hold once that is done, in the order of the members; `before` (G, m) what they held, 0 = nothing.
+    `moved` and `limited` (G, m): who was past its deadband, and whose weight would have gone further
+    in this push; None = nobody."""
 
     reason: str
     weights: Ints
+    before: Ints
+    moved: Flags | None = None
+    limited: Flags | None = None
 
     @property
     def push(self) -> bool:
@@ -66,7 +73,10 @@ class Hysteresis:
     ended or its new weight is the least one. Weights are pushed at most once per
     `push_interval_s`; at once when members come or go, when `force` says so, or when a raw
     pressure has risen by more than `emergency` since the last push and that moves a weight.
-    A fleet whose pressures stay the same pushes nothing.
+    A push changes no weight by more than the factor `max_change`, or by 1 where that is more; who
+    joins or ramps, and a weight that an operator has set, is not limited. An emergency goes on with
+    the next tick until it is where it wants to be. A fleet whose pressures stay the same pushes
+    nothing.
     """
 
     def __init__(self, settings: ProjectionSettings) -> None:
@@ -83,11 +93,35 @@ class Hysteresis:
         whatever the weights are."""
         was = self._align(members)
         moved = self._moved(members, was)
-        weights = was.weights if moved is None else np.where(moved, members.weights, was.weights)
-        reason = force or self._reason(members, moved, was, now)
+        if moved is None:
+            weights, limited, risen = was.weights, None, None
+        else:
+            bounded, limited = self._limit(members, was)
+            weights = np.where(moved, bounded, was.weights)
+            risen = self._risen(members, was)
+        reason = force or self._reason(members, moved, risen, was, now)
         if reason:
             self._remember(members, weights, now)
-        return Verdict(reason, weights)
+            if limited is not None and risen is not None:
+                self._carry_on(members, was, limited & risen)
+        return Verdict(reason, weights, was.weights, moved, limited)
+
+    def pushed(self, keys: Ints) -> Ints:
+        """(G, m): what the members of these keys hold; 0 = they were told nothing yet."""
+        pushed = self._pushed
+        if pushed is None or not len(pushed.keys):
+            return np.zeros((1 if pushed is None else len(pushed.weights), len(keys)), dtype=np.int64)
+        if pushed.keys is keys:
+            return pushed.weights
+        at, found = _find(pushed.keys, keys)
+        held: Ints = np.where(found, pushed.weights[:, at], 0)
+        return held
+
+    def fork(self) -> Hysteresis:
+        """Another one that starts from what this one has pushed, and goes its own way from there."""
+        twin = Hysteresis(self._settings)
+        twin._pushed, twin._pushed_at = self._pushed, self._pushed_at
+        return twin
 
     def _align(self, members: Members) -> _Pushed:
         """What was pushed last, in the order of today's members."""
@@ -99,10 +133,7 @@ class Hysteresis:
             )
         if pushed.keys is members.keys:
             return pushed
-        order = np.argsort(pushed.keys)
-        at = np.searchsorted(pushed.keys, members.keys, sorter=order)
-        at = order[np.minimum(at, len(order) - 1)]
-        found = pushed.keys[at] == members.keys
+        at, found = _find(pushed.keys, members.keys)
         return _Pushed(
             keys=members.keys,
             weights=np.where(found, pushed.weights[:, at], 0),
@@ -121,20 +152,56 @@ class Hysteresis:
         enough |= was.ramping & ~members.ramping
         enough |= (new == 1) & (old > 1)
         moved: Flags = (new != old) & enough & ~members.held
+        if members.exact is not None:
+            moved |= members.exact & (new != old)
         return moved if was.found is None else moved | ~was.found
 
-    def _reason(self, members: Members, moved: Flags | None, was: _Pushed, now: float) -> str:
+    def _limit(self, members: Members, was: _Pushed) -> tuple[Ints, Flags]:
+        """The new weights within reach of this push, and whose is out of it."""
+        new, old, factor = members.weights, was.weights, self._settings.max_change
+        low = np.minimum(np.ceil(old / factor), old - 1)
+        high = np.maximum(np.floor(old * factor), old + 1)
+        bounded: Ints = np.minimum(np.maximum(new, low), high).astype(np.int64)
+        free = members.ramping | was.ramping
+        if was.found is not None:
+            free = free | ~was.found
+        if members.exact is not None:
+            free = free | members.exact
+        if free.any():
+            bounded = np.where(free, new, bounded)
+        return bounded, bounded != new
+
+    def _risen(self, members: Members, was: _Pushed) -> Flags:
+        risen: Flags = (members.raw - was.raw > self._settings.emergency) & ~members.held
+        return risen
+
+    def _reason(
+        self, members: Members, moved: Flags | None, risen: Flags | None, was: _Pushed, now: float
+    ) -> str:
         if self._pushed is None:
             return "first"
         if was.found is not None and not (was.found.all() and len(self._pushed.keys) == len(members.keys)):
             return "membership"
         if moved is None or not moved.any():
             return ""
-        risen = (members.raw - was.raw > self._settings.emergency) & ~members.held
-        if risen.any():
+        if risen is not None and risen.any():
             return "emergency"
         return "weights" if now - self._pushed_at >= self._settings.push_interval_s else ""
 
     def _remember(self, members: Members, weights: Ints, now: float) -> None:
         self._pushed = _Pushed(members.keys, weights, members.raw, members.ramping)
         self._pushed_at = now
+
+    def _carry_on(self, members: Members, was: _Pushed, unfinished: Flags) -> None:
+        """Those whose emergency was cut short are compared with what was true before it."""
+        if unfinished.any() and self._pushed is not None:
+            raw = np.where(unfinished, was.raw, members.raw)
+            self._pushed = replace(self._pushed, raw=raw)
+
+
+def _find(known: Ints, keys: Ints) -> tuple[Ints, Flags]:
+    """Where each of `keys` stands among the `known` ones, of which there is any, and whether it does."""
+    order = np.argsort(known)
+    at = np.searchsorted(known, keys, sorter=order)
+    at = order[np.minimum(at, len(order) - 1)]
+    return at, known[at] == keys

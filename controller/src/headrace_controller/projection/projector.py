@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -11,9 +11,13 @@ from headrace_controller.inventory import Fleet, Pools, RowMemory
 from headrace_controller.lifecycle import CellState
 from headrace_controller.pressure import Pressures
 from headrace_controller.projection.build import PlanBuilder
-from headrace_controller.projection.headroom import PROJECTIONS, Ints, ramps
-from headrace_controller.projection.hysteresis import NEVER, Flags, Hysteresis, Members
+from headrace_controller.projection.equalise import Feedback
+from headrace_controller.projection.headroom import Floats, Ints, ramps
+from headrace_controller.projection.hysteresis import NEVER, Flags, Hysteresis, Members, Verdict
+from headrace_controller.projection.intents import NO_INTENTS, Intents
+from headrace_controller.projection.placement import place, set_weights
 from headrace_controller.projection.plan import Plan
+from headrace_controller.projection.projections import PROJECTIONS, Asked
 from headrace_controller.settings import ProjectionSettings
 
 _POOL_BITS = 24
@@ -25,8 +29,11 @@ _READY = int(CellState.READY)
 class Projected:
     """One tick's outcome. `plan` is to be pushed, None = push nothing; `reason` says why.
 
-    `row` and `pool` (m,) are the READY memberships; `target` (G, m) is what the pressures ask for
-    and `weights` (G, m) what gateways hold after this tick.
+    `row` and `pool` (m,) are the memberships that may have requests, of the `pools`; `ramp` (m,) in
+    [0, 1]; `held` (m,) or (G, m) keep what they have; `overrides` (m,) are weights set by operators,
+    0 = none. `target` (G, m) is what the pressures ask for and `weights` (G, m) what gateways hold
+    after this tick. `verdict` says how the one became the other; in shadow mode it is that of a push
+    that nobody sees, and `weights` are not its own. `feedback` is that of a projection with one.
     """
 
     plan: Plan | None
@@ -36,19 +43,29 @@ class Projected:
     pool: Ints
     target: Ints
     weights: Ints
+    ramp: Floats
+    held: Flags
+    verdict: Verdict
+    intents: Intents = NO_INTENTS
+    overrides: Ints | None = None
+    feedback: Feedback | None = None
 
 
 @dataclass(frozen=True)
 class _Lineup:
-    """The READY memberships of `pools`: their numbers, rows, pools and keys (m,). The same object is
-    used for as long as nothing of it changes, so that its arrays can be told by identity."""
+    """Who may have requests: their numbers among the memberships of `pools`, rows, pools and keys
+    (m,), and the weights set for them. The same object is used for as long as nothing of it changes,
+    so that its arrays can be told by identity."""
 
     pools: Pools
     ready: bytes
+    intents: Intents
+    addresses: int
     members: Ints
     row: Ints
     pool: Ints
     keys: Ints
+    overrides: Ints | None
 
 
 class Projector:
@@ -56,38 +73,53 @@ class Projector:
 
     def __init__(self, settings: ProjectionSettings, gateways: Sequence[str], ramp_s: float) -> None:
         self._settings = settings
-        self._project = PROJECTIONS[settings.name]
+        self._projection = PROJECTIONS[settings.name](settings)
         self._gateways = tuple(gateways)
         self._ramp_s = ramp_s
         self._hysteresis = Hysteresis(settings)
+        self._shadow: Hysteresis | None = None
+        self._intents = NO_INTENTS
         self._models: tuple[str, ...] = ()
         self._lineup: _Lineup | None = None
         self._builder = PlanBuilder(gateways)
         self._patience_ends = NEVER
         self._seeded = RowMemory({"until": NEVER}, width=len(self._gateways))
 
-    def tick(self, fleet: Fleet, pressures: Pressures, now: float, force: bool = False) -> Projected:
+    def tick(
+        self,
+        fleet: Fleet,
+        pressures: Pressures,
+        now: float,
+        force: bool = False,
+        intents: Intents = NO_INTENTS,
+    ) -> Projected:
         """Judge this tick. `pressures` must be of this tick; `force` pushes at once, after a
-        change in the lifecycle."""
-        lineup = self._line_up(fleet)
+        change in the lifecycle; so does a change of `intents`."""
+        lineup = self._line_up(fleet, intents)
         pools, row, pool = lineup.pools, lineup.row, lineup.pool
         ramp = ramps(fleet.ready_since[row], now, self._ramp_s)
         pressure = pressures.pressure.take(row, axis=1)
-        target = self._project(pressure, ramp, pool, len(pools.models), self._settings)
-        why = "lifecycle" if force else "pools" if pools.models != self._models else ""
-        judged = Members(
-            keys=lineup.keys,
-            weights=target,
-            raw=pressures.raw.take(row, axis=1),
-            held=self._held(fleet, pressures, row, now),
-            ramping=ramp < 1.0,
-        )
-        verdict = self._hysteresis.judge(judged, now, why)
+        held = self._held(fleet, pressures, row, now)
+        asked = Asked(lineup.keys, pressure, ramp, pool, len(pools.models), held, now)
+        target = self._projection.project(asked)
+        members = Members(lineup.keys, target, pressures.raw.take(row, axis=1), held, ramp < 1.0)
+        if lineup.overrides is not None:
+            members = _with_overrides(members, lineup.overrides)
+        why = self._why(force, pools, intents)
+        if intents.shadow or intents.frozen:
+            verdict, shown = self._hold_all(members, lineup, intents, now, why)
+        else:
+            self._shadow = None
+            verdict = shown = self._hysteresis.judge(members, now, why)
+        self._projection.note(lineup.keys, verdict.weights)
         plan = None
         if verdict.push:
-            self._models = pools.models
+            self._models, self._intents = pools.models, intents
             plan = self._builder.build(fleet, pools, lineup.members, verdict.weights)
-        return Projected(plan, verdict.reason, pools, row, pool, target, verdict.weights)
+        return Projected(
+            plan, verdict.reason, pools, row, pool, target, verdict.weights,
+            ramp, held, shown, intents, lineup.overrides, self._projection.feedback,
+        )  # fmt: skip
 
     def seed(
         self,
@@ -114,16 +146,53 @@ class Projector:
         self._patience_ends = now + patience_s
         self._seeded["until"][pools.row[members]] = self._patience_ends
         self._hysteresis.seed(Members(keys, told_weights, raw, held=blank, ramping=blank), now)
+        self._projection.note(keys, told_weights)
 
-    def _line_up(self, fleet: Fleet) -> _Lineup:
+    def _line_up(self, fleet: Fleet, intents: Intents) -> _Lineup:
         pools, last = fleet.pools(), self._lineup
         ready = fleet.state[pools.row] == _READY
         mask = ready.tobytes()
-        if last is None or last.pools is not pools or last.ready != mask:
-            members = np.flatnonzero(ready)
+        if (
+            last is None
+            or last.pools is not pools
+            or last.ready != mask
+            or last.intents is not intents
+            or last.addresses != fleet.addresses_version
+        ):
+            members = np.flatnonzero(place(fleet, pools, ready, intents))
             row, pool, keys = pools.row[members], pools.pool[members], _keys(fleet, pools, members)
-            self._lineup = last = _Lineup(pools, mask, members, row, pool, keys)
+            overrides = set_weights(fleet, intents, row, self._settings.max_weight)
+            version = fleet.addresses_version
+            last = _Lineup(pools, mask, intents, version, members, row, pool, keys, overrides)
+            self._lineup = last
         return last
+
+    def _why(self, force: bool, pools: Pools, intents: Intents) -> str:
+        """What pushes whatever the weights are."""
+        if force:
+            return "lifecycle"
+        if pools.models != self._models:
+            return "pools"
+        return "intents" if intents is not self._intents and intents != self._intents else ""
+
+    def _hold_all(
+        self, members: Members, lineup: _Lineup, intents: Intents, now: float, why: str
+    ) -> tuple[Verdict, Verdict]:
+        """The verdict that moves no weight but those which operators set, and the one to show: in shadow
+        mode that of the push that would have been."""
+        held = self._hysteresis.pushed(lineup.keys)
+        kept = _fill_joining(np.broadcast_to(held, members.weights.shape), lineup, self._settings.max_weight)
+        standing = replace(members, weights=kept)
+        if lineup.overrides is not None:
+            standing = _with_overrides(standing, lineup.overrides)
+        if not intents.shadow:
+            self._shadow = None
+            verdict = self._hysteresis.judge(standing, now, why)
+            return verdict, verdict
+        if self._shadow is None:
+            self._shadow = self._hysteresis.fork()
+        shown = self._shadow.judge(members, now)
+        return self._hysteresis.judge(standing, now, why), shown
 
     def _held(self, fleet: Fleet, pressures: Pressures, row: Ints, now: float) -> Flags:
         """(m,) or (G, m): who keeps its weight. Besides cells that are not spoken for, those that were
@@ -150,6 +219,24 @@ class Projector:
         if not all(gateway in told for gateway in self._gateways):
             return None
         return {gateway: min(max(1, told[gateway]), most) for gateway in self._gateways}
+
+
+def _with_overrides(members: Members, overrides: Ints) -> Members:
+    exact = overrides > 0
+    return replace(members, weights=np.where(exact, overrides, members.weights), exact=exact)
+
+
+def _fill_joining(held: Ints, lineup: _Lineup, most: int) -> Ints:
+    """(G, m): `held` weights, of which a missing one (0) is the median of its pool's, the most where
+    the pool has none."""
+    weights = held.copy()
+    for number in np.unique(lineup.pool[(held == 0).any(axis=0)]).tolist():
+        own = np.flatnonzero(lineup.pool == number)
+        for row in weights:
+            known = row[own][row[own] > 0]
+            middle = int(np.median(known)) if len(known) else most
+            row[own] = np.where(row[own] > 0, row[own], middle)
+    return weights
 
 
 def _keys(fleet: Fleet, pools: Pools, members: Ints) -> Ints:

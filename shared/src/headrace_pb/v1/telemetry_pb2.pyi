@@ -196,6 +196,7 @@ class Hello(_message.Message):
     AGENT_VERSION_FIELD_NUMBER: _builtins.int
     INCARNATION_FIELD_NUMBER: _builtins.int
     CELLS_FIELD_NUMBER: _builtins.int
+    MEMBERS_FIELD_NUMBER: _builtins.int
     node: _builtins.str
     site: _builtins.str
     agent_version: _builtins.str
@@ -205,6 +206,10 @@ class Hello(_message.Message):
     """
     @_builtins.property
     def cells(self) -> _containers.RepeatedCompositeFieldContainer[Global___CellFacts]: ...
+    @_builtins.property
+    def members(self) -> _containers.RepeatedCompositeFieldContainer[Global___MemberFacts]:
+        """Cells of other nodes whose engine also runs on GPUs of this one."""
+
     def __init__(
         self,
         *,
@@ -213,10 +218,11 @@ class Hello(_message.Message):
         agent_version: _builtins.str = ...,
         incarnation: _builtins.int = ...,
         cells: _abc.Iterable[Global___CellFacts] | None = ...,
+        members: _abc.Iterable[Global___MemberFacts] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["agent_version", b"agent_version", "cells", b"cells", "incarnation", b"incarnation", "node", b"node", "site", b"site"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["agent_version", b"agent_version", "cells", b"cells", "incarnation", b"incarnation", "members", b"members", "node", b"node", "site", b"site"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -253,6 +259,7 @@ class CellFacts(_message.Message):
     MODELS_FIELD_NUMBER: _builtins.int
     GPUS_FIELD_NUMBER: _builtins.int
     LABELS_FIELD_NUMBER: _builtins.int
+    MEMBER_NODES_FIELD_NUMBER: _builtins.int
     cell_id: _builtins.str
     engine_kind: _builtins.str
     engine_version: _builtins.str
@@ -266,6 +273,10 @@ class CellFacts(_message.Message):
     def gpus(self) -> _containers.RepeatedCompositeFieldContainer[Global___GpuFacts]: ...
     @_builtins.property
     def labels(self) -> _containers.ScalarMap[_builtins.str, _builtins.str]: ...
+    @_builtins.property
+    def member_nodes(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """The other nodes whose GPUs this cell's engine runs on. Only they may report as its members."""
+
     def __init__(
         self,
         *,
@@ -276,14 +287,40 @@ class CellFacts(_message.Message):
         models: _abc.Iterable[Global___ModelFacts] | None = ...,
         gpus: _abc.Iterable[Global___GpuFacts] | None = ...,
         labels: _abc.Mapping[_builtins.str, _builtins.str] | None = ...,
+        member_nodes: _abc.Iterable[_builtins.str] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["address", b"address"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["address", b"address", "cell_id", b"cell_id", "engine_kind", b"engine_kind", "engine_version", b"engine_version", "gpus", b"gpus", "labels", b"labels", "models", b"models"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["address", b"address", "cell_id", b"cell_id", "engine_kind", b"engine_kind", "engine_version", b"engine_version", "gpus", b"gpus", "labels", b"labels", "member_nodes", b"member_nodes", "models", b"models"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___CellFacts: _TypeAlias = CellFacts  # noqa: Y015
+
+@_typing.final
+class MemberFacts(_message.Message):
+    """The GPUs that this node lends to an engine which another node speaks for."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    CELL_ID_FIELD_NUMBER: _builtins.int
+    GPUS_FIELD_NUMBER: _builtins.int
+    cell_id: _builtins.str
+    @_builtins.property
+    def gpus(self) -> _containers.RepeatedCompositeFieldContainer[Global___GpuFacts]: ...
+    def __init__(
+        self,
+        *,
+        cell_id: _builtins.str = ...,
+        gpus: _abc.Iterable[Global___GpuFacts] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["cell_id", b"cell_id", "gpus", b"gpus"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___MemberFacts: _TypeAlias = MemberFacts  # noqa: Y015
 
 @_typing.final
 class Address(_message.Message):
@@ -372,22 +409,26 @@ class Telemetry(_message.Message):
     SEQ_FIELD_NUMBER: _builtins.int
     CELLS_FIELD_NUMBER: _builtins.int
     PATHS_FIELD_NUMBER: _builtins.int
+    MEMBERS_FIELD_NUMBER: _builtins.int
     seq: _builtins.int
     """Strictly rising over all messages of one stream."""
     @_builtins.property
     def cells(self) -> _containers.RepeatedCompositeFieldContainer[Global___CellBeat]: ...
     @_builtins.property
     def paths(self) -> _containers.RepeatedCompositeFieldContainer[Global___PathBeat]: ...
+    @_builtins.property
+    def members(self) -> _containers.RepeatedCompositeFieldContainer[Global___MemberBeat]: ...
     def __init__(
         self,
         *,
         seq: _builtins.int = ...,
         cells: _abc.Iterable[Global___CellBeat] | None = ...,
         paths: _abc.Iterable[Global___PathBeat] | None = ...,
+        members: _abc.Iterable[Global___MemberBeat] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["cells", b"cells", "paths", b"paths", "seq", b"seq"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["cells", b"cells", "members", b"members", "paths", b"paths", "seq", b"seq"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -445,6 +486,44 @@ class CellBeat(_message.Message):
     def WhichOneof(self, oneof_group: _WhichOneofArgType__in_flight) -> _WhichOneofReturnType__in_flight | None: ...
 
 Global___CellBeat: _TypeAlias = CellBeat  # noqa: Y015
+
+@_typing.final
+class MemberBeat(_message.Message):
+    """The GPUs of this node under a cell that another node speaks for: of the signals only those of
+    GPUs, never the engine's and no path.
+    """
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    CELL_ID_FIELD_NUMBER: _builtins.int
+    SIGNALS_FIELD_NUMBER: _builtins.int
+    SOURCES_FIELD_NUMBER: _builtins.int
+    HARDWARE_FIELD_NUMBER: _builtins.int
+    HARDWARE_SOURCE_FIELD_NUMBER: _builtins.int
+    cell_id: _builtins.str
+    hardware_source: Global___HardwareSource.ValueType
+    @_builtins.property
+    def signals(self) -> Global___Signals: ...
+    @_builtins.property
+    def sources(self) -> _containers.RepeatedCompositeFieldContainer[Global___SourceBeat]: ...
+    @_builtins.property
+    def hardware(self) -> Global___HardwareHealth: ...
+    def __init__(
+        self,
+        *,
+        cell_id: _builtins.str = ...,
+        signals: Global___Signals | None = ...,
+        sources: _abc.Iterable[Global___SourceBeat] | None = ...,
+        hardware: Global___HardwareHealth | None = ...,
+        hardware_source: Global___HardwareSource.ValueType = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["hardware", b"hardware", "signals", b"signals"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["cell_id", b"cell_id", "hardware", b"hardware", "hardware_source", b"hardware_source", "signals", b"signals", "sources", b"sources"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___MemberBeat: _TypeAlias = MemberBeat  # noqa: Y015
 
 @_typing.final
 class Signals(_message.Message):
@@ -672,6 +751,8 @@ class HardwareHealth(_message.Message):
     REMAPPED_ROWS_FIELD_NUMBER: _builtins.int
     LAST_XID_FIELD_NUMBER: _builtins.int
     GPU_LOST_FIELD_NUMBER: _builtins.int
+    REMAP_PENDING_FIELD_NUMBER: _builtins.int
+    REMAP_FAILED_FIELD_NUMBER: _builtins.int
     temperature_c: _builtins.float
     thermal_margin_c: _builtins.float
     power_w: _builtins.float
@@ -685,6 +766,9 @@ class HardwareHealth(_message.Message):
     last_xid: _builtins.int
     """The last XID the source holds; 0 and absent both mean none."""
     gpu_lost: _builtins.bool
+    remap_pending: _builtins.bool
+    """A remapping of memory rows that waits for the next reset, and one for which no spare row was left."""
+    remap_failed: _builtins.bool
     def __init__(
         self,
         *,
@@ -699,10 +783,12 @@ class HardwareHealth(_message.Message):
         remapped_rows: _builtins.int | None = ...,
         last_xid: _builtins.int | None = ...,
         gpu_lost: _builtins.bool = ...,
+        remap_pending: _builtins.bool | None = ...,
+        remap_failed: _builtins.bool | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_clock_event_reasons", b"_clock_event_reasons", "_ecc_correctable", b"_ecc_correctable", "_ecc_uncorrectable", b"_ecc_uncorrectable", "_last_xid", b"_last_xid", "_pcie_replays", b"_pcie_replays", "_power_limit_w", b"_power_limit_w", "_power_w", b"_power_w", "_remapped_rows", b"_remapped_rows", "_temperature_c", b"_temperature_c", "_thermal_margin_c", b"_thermal_margin_c", "clock_event_reasons", b"clock_event_reasons", "ecc_correctable", b"ecc_correctable", "ecc_uncorrectable", b"ecc_uncorrectable", "last_xid", b"last_xid", "pcie_replays", b"pcie_replays", "power_limit_w", b"power_limit_w", "power_w", b"power_w", "remapped_rows", b"remapped_rows", "temperature_c", b"temperature_c", "thermal_margin_c", b"thermal_margin_c"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_clock_event_reasons", b"_clock_event_reasons", "_ecc_correctable", b"_ecc_correctable", "_ecc_uncorrectable", b"_ecc_uncorrectable", "_last_xid", b"_last_xid", "_pcie_replays", b"_pcie_replays", "_power_limit_w", b"_power_limit_w", "_power_w", b"_power_w", "_remap_failed", b"_remap_failed", "_remap_pending", b"_remap_pending", "_remapped_rows", b"_remapped_rows", "_temperature_c", b"_temperature_c", "_thermal_margin_c", b"_thermal_margin_c", "clock_event_reasons", b"clock_event_reasons", "ecc_correctable", b"ecc_correctable", "ecc_uncorrectable", b"ecc_uncorrectable", "last_xid", b"last_xid", "pcie_replays", b"pcie_replays", "power_limit_w", b"power_limit_w", "power_w", b"power_w", "remap_failed", b"remap_failed", "remap_pending", b"remap_pending", "remapped_rows", b"remapped_rows", "temperature_c", b"temperature_c", "thermal_margin_c", b"thermal_margin_c"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_clock_event_reasons", b"_clock_event_reasons", "_ecc_correctable", b"_ecc_correctable", "_ecc_uncorrectable", b"_ecc_uncorrectable", "_last_xid", b"_last_xid", "_pcie_replays", b"_pcie_replays", "_power_limit_w", b"_power_limit_w", "_power_w", b"_power_w", "_remapped_rows", b"_remapped_rows", "_temperature_c", b"_temperature_c", "_thermal_margin_c", b"_thermal_margin_c", "clock_event_reasons", b"clock_event_reasons", "ecc_correctable", b"ecc_correctable", "ecc_uncorrectable", b"ecc_uncorrectable", "gpu_lost", b"gpu_lost", "last_xid", b"last_xid", "pcie_replays", b"pcie_replays", "power_limit_w", b"power_limit_w", "power_w", b"power_w", "remapped_rows", b"remapped_rows", "temperature_c", b"temperature_c", "thermal_margin_c", b"thermal_margin_c"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_clock_event_reasons", b"_clock_event_reasons", "_ecc_correctable", b"_ecc_correctable", "_ecc_uncorrectable", b"_ecc_uncorrectable", "_last_xid", b"_last_xid", "_pcie_replays", b"_pcie_replays", "_power_limit_w", b"_power_limit_w", "_power_w", b"_power_w", "_remap_failed", b"_remap_failed", "_remap_pending", b"_remap_pending", "_remapped_rows", b"_remapped_rows", "_temperature_c", b"_temperature_c", "_thermal_margin_c", b"_thermal_margin_c", "clock_event_reasons", b"clock_event_reasons", "ecc_correctable", b"ecc_correctable", "ecc_uncorrectable", b"ecc_uncorrectable", "gpu_lost", b"gpu_lost", "last_xid", b"last_xid", "pcie_replays", b"pcie_replays", "power_limit_w", b"power_limit_w", "power_w", b"power_w", "remap_failed", b"remap_failed", "remap_pending", b"remap_pending", "remapped_rows", b"remapped_rows", "temperature_c", b"temperature_c", "thermal_margin_c", b"thermal_margin_c"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__clock_event_reasons: _TypeAlias = _typing.Literal["clock_event_reasons"]  # noqa: Y015
     _WhichOneofArgType__clock_event_reasons: _TypeAlias = _typing.Literal["_clock_event_reasons", b"_clock_event_reasons"]  # noqa: Y015
@@ -718,6 +804,10 @@ class HardwareHealth(_message.Message):
     _WhichOneofArgType__power_limit_w: _TypeAlias = _typing.Literal["_power_limit_w", b"_power_limit_w"]  # noqa: Y015
     _WhichOneofReturnType__power_w: _TypeAlias = _typing.Literal["power_w"]  # noqa: Y015
     _WhichOneofArgType__power_w: _TypeAlias = _typing.Literal["_power_w", b"_power_w"]  # noqa: Y015
+    _WhichOneofReturnType__remap_failed: _TypeAlias = _typing.Literal["remap_failed"]  # noqa: Y015
+    _WhichOneofArgType__remap_failed: _TypeAlias = _typing.Literal["_remap_failed", b"_remap_failed"]  # noqa: Y015
+    _WhichOneofReturnType__remap_pending: _TypeAlias = _typing.Literal["remap_pending"]  # noqa: Y015
+    _WhichOneofArgType__remap_pending: _TypeAlias = _typing.Literal["_remap_pending", b"_remap_pending"]  # noqa: Y015
     _WhichOneofReturnType__remapped_rows: _TypeAlias = _typing.Literal["remapped_rows"]  # noqa: Y015
     _WhichOneofArgType__remapped_rows: _TypeAlias = _typing.Literal["_remapped_rows", b"_remapped_rows"]  # noqa: Y015
     _WhichOneofReturnType__temperature_c: _TypeAlias = _typing.Literal["temperature_c"]  # noqa: Y015
@@ -738,6 +828,10 @@ class HardwareHealth(_message.Message):
     def WhichOneof(self, oneof_group: _WhichOneofArgType__power_limit_w) -> _WhichOneofReturnType__power_limit_w | None: ...
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__power_w) -> _WhichOneofReturnType__power_w | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__remap_failed) -> _WhichOneofReturnType__remap_failed | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__remap_pending) -> _WhichOneofReturnType__remap_pending | None: ...
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__remapped_rows) -> _WhichOneofReturnType__remapped_rows | None: ...
     @_typing.overload
@@ -770,7 +864,9 @@ Global___Liveness: _TypeAlias = Liveness  # noqa: Y015
 
 @_typing.final
 class CellEvent(_message.Message):
-    """Something that cannot wait for the next beat. Kept by the agent until acknowledged."""
+    """Something that cannot wait for the next beat. Kept by the agent until acknowledged. Of a cell
+    that it is only a member of, an agent may tell XIDs and lost GPUs.
+    """
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -939,6 +1035,8 @@ Global___Gateway: _TypeAlias = Gateway  # noqa: Y015
 
 @_typing.final
 class RefusedCell(_message.Message):
+    """A cell, or a membership in one, that the controller does not take from this node."""
+
     DESCRIPTOR: _descriptor.Descriptor
 
     CELL_ID_FIELD_NUMBER: _builtins.int

@@ -11,7 +11,7 @@ from prometheus_client import generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
 from headrace_controller.control.metrics import Metrics
-from headrace_controller.control.view import FleetView, GatewayView
+from headrace_controller.control.view import FleetView, GatewayView, MemberView
 from tests.support.views import cell_view
 
 CELL = cell_view(
@@ -23,7 +23,17 @@ CELL = cell_view(
     signals={"kv_fill": 0.5, "rtt_ms": None, "queue_depth": 0.0},
     fallback="dcgm_fallback",
 )
-NEVER_HEARD = replace(CELL, id="c2", pressures={}, weights={}, signals={}, fallback="", heartbeat_age_s=None)
+NEVER_HEARD = replace(
+    CELL,
+    id="c2",
+    pressures={},
+    weights={},
+    signals={},
+    fallback="",
+    heartbeat_age_s=None,
+    members=(MemberView("host-2", False, 0.1, "dcgm", ("GPU-a",)), MemberView("host-3", True, None, "", ())),
+    member_lost=True,
+)
 VIEW = FleetView(
     region="r",
     baseline="",
@@ -73,12 +83,18 @@ def test_a_figure_that_was_not_measured_has_no_sample(gauges: dict[str, Any]) ->
 
 
 def test_each_fallback_is_one_or_zero(gauges: dict[str, Any]) -> None:
-    assert {key[:2]: value for key, value in gauges["headrace_cell_fallback"].items()} == {
-        (CELL.id, "nvml"): 0,
-        (CELL.id, "dcgm_fallback"): 1,
-        ("c2", "nvml"): 0,
-        ("c2", "dcgm_fallback"): 0,
+    found = {key[:2]: value for key, value in gauges["headrace_cell_fallback"].items()}
+    kinds = ("nvml", "partial", "dcgm_fallback", "member_lost")
+    assert found.keys() == {(cell, kind) for cell in (CELL.id, "c2") for kind in kinds}
+    assert {key for key, value in found.items() if value == 1} == {
+        (CELL.id, "dcgm_fallback"),
+        ("c2", "member_lost"),
     }
+    assert set(found.values()) == {0, 1}
+
+
+def test_each_member_is_up_or_not(gauges: dict[str, Any]) -> None:
+    assert gauges["headrace_cell_member_up"] == {("c2", "host-2", "berlin"): 1, ("c2", "host-3", "berlin"): 0}
 
 
 def test_each_scrape_reads_the_newest_view() -> None:

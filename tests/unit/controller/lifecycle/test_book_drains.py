@@ -105,6 +105,25 @@ def test_a_cell_with_an_operators_drain_is_never_forgotten() -> None:
     assert site.state("a") is READY
 
 
+def test_a_drained_cell_that_is_taken_out_of_its_agents_config_is_forgotten() -> None:
+    """Drained and then removed, which is how cells are retired, it would stay for ever."""
+    site = serving("a", retention_s=60.0)
+    site.book.drain("a", site.now, requested_by="operator", cause="retired", deadline_s=1.0)
+    site.tick(2.0)
+    site.hello("a", named=())
+    site.tick(59.0)
+    assert "a" in site.fleet
+    assert site.tick(2.0) == (Forget("a"),)
+
+
+def test_a_cell_removed_in_the_middle_of_its_drain_ends_it_and_says_why() -> None:
+    site = serving("a")
+    site.book.drain("a", site.now, requested_by="operator", cause="upgrade", target="t")
+    told = site.hello("a", named=())
+    assert NotifyDrained("a", "operator", "t", "no longer in its agent's config") in told
+    assert site.state("a") is CellState.TERMINATED
+
+
 def test_a_cell_that_only_slept_is_forgotten() -> None:
     site = serving("a", retention_s=60.0)
     site.beat("a", SLEEPING)

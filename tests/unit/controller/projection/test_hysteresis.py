@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -33,10 +34,11 @@ def members(
 
 
 class Pusher:
-    """A hysteresis with a clock; a call returns (reason, weights)."""
+    """A hysteresis with a clock; a call returns (reason, weights). A push may change a weight by any
+    factor unless the test says otherwise."""
 
-    def __init__(self, **fields: Any) -> None:
-        self.hysteresis = Hysteresis(ProjectionSettings(**fields))
+    def __init__(self, max_change: float = 10000, **fields: Any) -> None:
+        self.hysteresis = Hysteresis(ProjectionSettings(max_change=max_change, **fields))
         self.now = 0.0
 
     def __call__(self, seconds: float, weights: list[int], **fields: Any) -> tuple[str, list[int]]:
@@ -181,3 +183,65 @@ def test_steady_pushes_keep_their_distance(series: list[list[int]], step: float)
         if push(step, weights)[0] == "weights":
             times.append(push.now)
     assert all(later - earlier >= 1.0 - 1e-9 for earlier, later in itertools.pairwise(times))
+
+
+def test_no_push_changes_a_weight_by_more_than_the_factor() -> None:
+    push = Pusher(max_change=2.0)
+    push(0.0, [100, 100])
+    told = [push(1.0, [100, 1])[1][1] for _ in range(8)]
+    assert told == [50, 25, 13, 7, 4, 2, 1, 1]
+    told = [push(1.0, [100, 100])[1][1] for _ in range(8)]
+    assert told == [2, 4, 8, 16, 32, 64, 100, 100]
+
+
+@pytest.mark.parametrize("factor", [1.1, 1.5, 2.0, 7.3])
+@given(series=st.lists(st.lists(st.integers(1, 100), min_size=3, max_size=3), min_size=2, max_size=20))
+def test_a_weight_stays_within_reach_of_the_one_before(factor: float, series: list[list[int]]) -> None:
+    push = Pusher(max_change=factor, deadband=0.0)
+    last = push(0.0, series[0])[1]
+    for weights in series[1:]:
+        told = push(1.0, weights, raw=[1.0, 0.0, 0.5])[1]
+        for old, new, asked in zip(last, told, weights, strict=True):
+            assert abs(new - old) <= 1 or old / factor - 1e-9 <= new <= old * factor + 1e-9
+            assert min(old, asked) <= new <= max(old, asked)
+        last = told
+
+
+def test_an_emergency_walks_on_without_waiting() -> None:
+    push = Pusher(max_change=2.0, emergency=0.3)
+    push(0.0, [100, 100], raw=[0.2, 0.2])
+    walk = [push(0.1, [100, 1], raw=[0.2, 1.0]) for _ in range(8)]
+    assert [weights[1] for _, weights in walk] == [50, 25, 13, 7, 4, 2, 1, 1]
+    assert [reason for reason, _ in walk] == ["emergency"] * 7 + [""]
+
+
+def test_an_emergency_that_passes_stops_its_walk() -> None:
+    push = Pusher(max_change=2.0, emergency=0.3)
+    push(0.0, [100, 100], raw=[0.2, 0.2])
+    assert push(0.1, [100, 1], raw=[0.2, 1.0]) == ("emergency", [100, 50])
+    assert push(0.1, [100, 60], raw=[0.2, 0.3])[0] == ""
+
+
+def test_who_joins_or_ramps_is_not_limited() -> None:
+    push = Pusher(max_change=2.0)
+    push(0.0, [100, 2], ramping=[False, True])
+    assert push(1.0, [100, 50], ramping=[False, True]) == ("weights", [100, 50])
+    assert push(1.0, [100, 100]) == ("weights", [100, 100])
+    assert push(0.1, [100, 100, 9], keys=[1, 2, 3]) == ("membership", [100, 100, 9])
+
+
+def test_an_exact_weight_is_told_whatever_the_deadband_the_factor_and_the_hold() -> None:
+    hysteresis = Hysteresis(ProjectionSettings())
+    hysteresis.judge(members([100, 100]), 0.0)
+    for number, weight in enumerate((99, 1, 100)):
+        exact = replace(members([100, weight], held=[False, True]), exact=np.array([False, True]))
+        assert hysteresis.judge(exact, 1.0 + number).weights[0].tolist() == [100, weight]
+
+
+def test_a_twin_goes_its_own_way() -> None:
+    hysteresis = Hysteresis(ProjectionSettings(max_change=10000))
+    hysteresis.judge(members([100, 50]), 0.0)
+    twin = hysteresis.fork()
+    assert twin.judge(members([100, 10]), 1.0).weights[0].tolist() == [100, 10]
+    assert hysteresis.pushed(members([100, 10]).keys).tolist() == [[100, 50]]
+    assert twin.pushed(np.array([2, 7])).tolist() == [[10, 0]]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from headrace_controller.inventory import Fleet
 from headrace_controller.lifecycle import CellState
 from headrace_controller.pressure import PressureModel
@@ -15,10 +17,10 @@ GATEWAYS = ("g", "h")
 class Stage:
     """A fleet whose states are set by hand, scored and projected."""
 
-    def __init__(self, *cells: str, models: tuple[str, ...] = ("m",)) -> None:
+    def __init__(self, *cells: str, models: tuple[str, ...] = ("m",), **projection: Any) -> None:
         self.fleet = Fleet(GATEWAYS)
         self.model = PressureModel(PressureSettings(smoothing_s=0.0), len(GATEWAYS), jump=0.3)
-        self.projector = Projector(ProjectionSettings(), GATEWAYS, ramp_s=10.0)
+        self.projector = Projector(ProjectionSettings(**projection), GATEWAYS, ramp_s=10.0)
         self.now = 1000.0
         self.pushed = Plan()
         for number, cell in enumerate(cells):
@@ -144,7 +146,7 @@ def test_weights_kept_from_before_a_restart_hold_for_held_cells() -> None:
 
 
 def test_weights_kept_from_before_a_restart_stand_until_there_are_figures_or_patience_ends() -> None:
-    stage = Stage("a", "b", "c")
+    stage = Stage("a", "b", "c", max_change=10000)
     kept = {"a": {"m": {"g": 100, "h": 100}}, "b": {"m": {"g": 1, "h": 1}}, "c": {"m": {"g": 50, "h": 50}}}
     stage.projector.seed(stage.fleet, kept, stage.now, patience_s=8.0)
     assert stage.tick(0.05, silent="abc").reason == "pools"

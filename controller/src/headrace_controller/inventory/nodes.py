@@ -1,0 +1,52 @@
+"""The agents that were heard: one record a node, forgotten when nothing is left to remember it by."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from headrace_controller.inventory.columns import Ints
+from headrace_controller.inventory.facts import GpuFacts
+
+
+@dataclass(slots=True)
+class NodeRecord:
+    """One agent as last heard; `rows` are the rows of the cells it speaks for, `members` its GPUs under
+    other nodes' cells, by cell id."""
+
+    name: str
+    site: str
+    incarnation: int
+    agent_version: str
+    heard_at: float
+    cells: list[str] = field(default_factory=list)
+    rows: Ints = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
+    members: dict[str, tuple[GpuFacts, ...]] = field(default_factory=dict)
+
+
+class Nodes(dict[str, NodeRecord]):
+    """The records by name. A node without cells is kept while it is heard: it may be a member of
+    others' cells, or be about to name cells again."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._without_cells: set[str] = set()
+
+    def keep(self, record: NodeRecord) -> None:
+        """Store a record whose cells have changed."""
+        self[record.name] = record
+        if record.cells:
+            self._without_cells.discard(record.name)
+        else:
+            self._without_cells.add(record.name)
+
+    def drop(self, name: str) -> None:
+        """Forget a node; nothing for an unknown one."""
+        self._without_cells.discard(name)
+        self.pop(name, None)
+
+    def forget(self, now: float, retention_s: float) -> None:
+        """Forget the nodes without cells of their own that were not heard for the retention."""
+        for name in [each for each in self._without_cells if now - self[each].heard_at >= retention_s]:
+            self.drop(name)

@@ -1,0 +1,160 @@
+"""Early warning: what GPUs say before the engine's own figures move.
+
+One CUSUM chart for each cell and kind of evidence (docs/adr says why and how often it is wrong):
+S <- max(0, S + (evidence - allowance) x time), an alert where S reaches its limit, over where it has
+fallen to half of it. S is bounded, so that an alert ends soon after its cause.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from headrace_controller.inventory import Fleet, RowMemory
+from headrace_controller.inventory.columns import HEALTH_AT, NEVER
+from headrace_controller.lifecycle import CellState
+from headrace_controller.pressure.evidence import KINDS, LIMIT, HealthReader
+from headrace_controller.settings import EarlyWarningSettings
+
+Floats = NDArray[np.float64]
+Flags = NDArray[np.bool_]
+
+INTERVAL_S: Final = 1.0
+"""Counters and temperatures are read about once a second; looking more often finds nothing more."""
+_LONGEST_STEP_S: Final = 5.0
+_MOST: Final = 2.0
+_OVER: Final = 0.5
+
+
+@dataclass(frozen=True, slots=True)
+class Alert:
+    """An alert that began or ended. `at` on the controller's clock; `kind` is one of KINDS; `said` is
+    the figure that stands behind it, for people."""
+
+    at: float
+    cell_id: str
+    kind: str
+    began: bool
+    said: str
+
+
+@dataclass(frozen=True, slots=True)
+class EarlyRecord:
+    """One kind's part in a cell's warning: its chart over its limit (1 = an alert begins, at most 2),
+    and whether the alert is on."""
+
+    kind: str
+    chart: float
+    alert: bool
+
+
+class EarlyWarning:
+    """Keeps the charts of all cells. All arrays are those of the last `tick`."""
+
+    def __init__(self, settings: EarlyWarningSettings, stale_after_s: float) -> None:
+        self._settings = settings
+        self._reader = HealthReader(settings, stale_after_s)
+        self._chart = RowMemory({"chart": 0.0, "alert": False}, width=len(KINDS))
+        self._since = RowMemory({"alert_at": np.inf})
+        self._looked_at = NEVER
+        self._term: Floats | None = None
+
+    @property
+    def charts(self) -> Floats:
+        """(n, kinds): each chart over its limit."""
+        charts: Floats = self._chart["chart"] / LIMIT
+        return charts
+
+    @property
+    def alerts(self) -> Flags:
+        """(n, kinds): which alerts are on."""
+        return self._chart["alert"]
+
+    @property
+    def alert_at(self) -> Floats:
+        """(n,): since when each cell has had some alert without a break; inf = it has none."""
+        return self._since["alert_at"]
+
+    def tick(self, fleet: Fleet, now: float) -> tuple[Floats | None, tuple[Alert, ...]]:
+        """What warnings add to each cell's pressure (n,), None = nothing to any, and the alerts that
+        began or ended. Looks at the figures once a second; between that the last word stands."""
+        if not self._settings.enabled:
+            return None, ()
+        before = self._chart
+        before.follow(fleet)
+        self._since.follow(fleet)
+        if self._term is not None and len(self._term) != fleet.size:
+            self._term = self._added()
+        if now - self._looked_at < INTERVAL_S:
+            return self._term, ()
+        elapsed = min(now - self._looked_at, _LONGEST_STEP_S)
+        self._looked_at = now
+        changes = self._step(fleet, now, elapsed)
+        self._term = self._added()
+        return self._term, changes
+
+    def record(self, row: int) -> tuple[EarlyRecord, ...]:
+        """The charts of one row, as of the last tick."""
+        charts, alerts = self.charts[row].tolist(), self.alerts[row].tolist()
+        return tuple(map(EarlyRecord, KINDS, charts, alerts))
+
+    def _step(self, fleet: Fleet, now: float, elapsed: float) -> tuple[Alert, ...]:
+        beyond = self._reader.read(fleet, now, elapsed)
+        chart, alert = self._chart["chart"], self._chart["alert"]
+        # What is not measured says nothing; what was known of it fades.
+        fading = -chart * (1.0 - np.exp(-elapsed / self._settings.forget_s))
+        chart += np.where(np.isnan(beyond), fading, beyond)
+        np.clip(chart, 0.0, _MOST * LIMIT, out=chart)
+        now_on = (chart >= LIMIT) | (alert & (chart > _OVER * LIMIT))
+        if not now_on.any() and not alert.any():
+            return ()
+        changed = now_on != alert
+        alert[:] = now_on
+        at = self._since["alert_at"]
+        at[:] = np.where(now_on.any(axis=1), np.minimum(at, now), np.inf)
+        return tuple(
+            Alert(now, fleet.facts_of(row).cell_id, KINDS[kind], bool(now_on[row, kind]), self._said(fleet, row, kind))
+            for row, kind in np.argwhere(changed).tolist()
+            if fleet.generation[row]
+        )  # fmt: skip
+
+    def _added(self) -> Floats | None:
+        alert = self._chart["alert"]
+        if not alert.any():
+            return None
+        worst = np.where(alert, np.minimum(self.charts, 1.0), 0.0).max(axis=1)
+        added: Floats = self._settings.weight * worst
+        return added
+
+    def _said(self, fleet: Fleet, row: int, kind: int) -> str:
+        return self._reader.describe(fleet, row, KINDS[kind])
+
+
+def choose_drains(fleet: Fleet, early: EarlyWarning, settings: EarlyWarningSettings, now: float) -> list[str]:
+    """The cells to drain because their alert has lasted, one a pool at a time; never a cell without
+    which one of its pools has no READY cell, nor one of a pool in which another cell drains."""
+    if not (settings.enabled and settings.drain):
+        return []
+    n, pools = fleet.size, fleet.pools()
+    ready = fleet.state[:n] == CellState.READY
+    asked = ready & ~fleet.held[:n] & ~fleet.telemetry_lost[:n]
+    asked &= now - early.alert_at >= settings.drain_after_s
+    if not asked.any():
+        return []
+    count = len(pools.models)
+    left = np.bincount(pools.pool[ready[pools.row]], minlength=count)
+    draining = fleet.state[:n] == CellState.DRAINING
+    busy = np.bincount(pools.pool[draining[pools.row]], minlength=count) > 0
+    chosen = []
+    for row in np.flatnonzero(asked).tolist():
+        own = pools.pool[pools.row == row]
+        if len(own) and (left[own] > 1).all() and not busy[own].any():
+            busy[own] = True
+            chosen.append(fleet.facts_of(row).cell_id)
+    return chosen
+
+
+__all__ = ["HEALTH_AT", "KINDS", "Alert", "EarlyRecord", "EarlyWarning", "choose_drains"]
