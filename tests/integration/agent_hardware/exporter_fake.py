@@ -10,6 +10,8 @@ from contextlib import asynccontextmanager
 from aiohttp import web
 
 UUID = "GPU-00000000-0000-4000-8000-000000000001"
+# Unfolds to 20 MB.
+FOLDED = gzip.compress(b"#\n" * 10_000_000)
 
 
 class FakeExporter:
@@ -18,6 +20,7 @@ class FakeExporter:
 
     def __init__(self) -> None:
         self.mode = "ok"
+        self.uuid = UUID
         self.energy = 0
         self.xid = 0
         self.requests = 0
@@ -41,7 +44,7 @@ class FakeExporter:
             self._runner = None
 
     def page(self) -> str:
-        labels = f'gpu="0",UUID="{UUID}",modelName="Fake",Hostname="node"'
+        labels = f'gpu="0",UUID="{self.uuid}",modelName="Fake",Hostname="node"'
         figures = {
             "DCGM_FI_DEV_GPU_UTIL": 91,
             "DCGM_FI_PROF_PIPE_TENSOR_ACTIVE": 0.25,
@@ -59,8 +62,7 @@ class FakeExporter:
         if self.mode in ("slow", "huge", "short"):
             return await self._stream(request)
         if self.mode == "gzip":
-            folded = gzip.compress(b"#\n" * 10_000_000)
-            return web.Response(body=folded, headers={"Content-Encoding": "gzip"})
+            return web.Response(body=FOLDED, headers={"Content-Encoding": "gzip"})
         if self.mode == "redirect":
             raise web.HTTPFound("/metrics")
         bodies = {

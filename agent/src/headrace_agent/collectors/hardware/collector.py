@@ -4,37 +4,45 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import Any
-
-import pynvml
+from dataclasses import replace
+from typing import Protocol
 
 from headrace_agent.collectors.containment import Mishaps, keep_running
 from headrace_agent.collectors.exposition import PageError
+from headrace_agent.collectors.grid import BETWEEN_S, next_due
 from headrace_agent.collectors.hardware.choice import Offer, choose
 from headrace_agent.collectors.hardware.dcgm import PREFIX, WANTED, read_gpus
 from headrace_agent.collectors.hardware.exporter import Exporter, FetchError
-from headrace_agent.collectors.hardware.figures import GpuRef, fill, worst_health, worst_signals
-from headrace_agent.collectors.hardware.nvml import NvmlError, NvmlReader
+from headrace_agent.collectors.hardware.figures import GpuRef, fill, is_mig_uuid, worst_health, worst_signals
+from headrace_agent.collectors.hardware.nvml.process import NvmlProcess
 from headrace_agent.collectors.hardware.page import FieldReader, Page
 from headrace_agent.collectors.hardware.pulse import Pulse
 from headrace_agent.collectors.hardware.source import Read, Source
 from headrace_agent.collectors.hardware.worker import HungError, Worker
-from headrace_agent.collectors.hardware.xid import XidWatch
+from headrace_agent.collectors.hardware.xid import Told, XidWatch
 from headrace_agent.collectors.readings import Gpu, HardwareReading, HardwareSource, Health, Status, Tally
 from headrace_agent.settings import HardwareSettings
 from headrace_shared import log
 from headrace_shared.clock import Clock
 from headrace_shared.tasks import Supervisor
 
-NVML_TIMEOUT_S = 1.0
-# A library that is not there may be installed one day; a driver may still be loading.
-NVML_RETRY_S = 30.0
 # Over the exporter's own time-out: what only a stuck thread uses up.
 FETCH_SLACK_S = 0.25
 CLOSE_GRACE_S = 0.5
 # A reading is asked for more often than anything new is read. Only its staleness moves by itself,
 # and that is told in seconds.
 REMEMBER_S = 0.4
+
+
+class Nvml(Protocol):
+    """What reads NVML. `rest_s` is how long a reading would bring nothing new."""
+
+    @property
+    def rest_s(self) -> float: ...
+
+    async def read(self) -> Read: ...
+
+    async def close(self) -> None: ...
 
 
 class HardwareCollector:
@@ -47,7 +55,7 @@ class HardwareCollector:
         clock: Clock,
         on_event: Callable[[str, int], None] | None = None,
         *,
-        nvml_api: Any = pynvml,
+        nvml: Nvml | None = None,
         mishaps: Mishaps | None = None,
     ) -> None:
         self._settings = settings
@@ -63,8 +71,8 @@ class HardwareCollector:
             )
         if settings.nvml == "auto":
             self._nvml = Source(HardwareSource.NVML, settings.nvml_interval_s)
+        self._nvml_reader = nvml if nvml is not None else NvmlProcess(clock, self.take_xid)
         self._sources = [source for source in (self._dcgm, self._nvml) if source is not None]
-        self._nvml_api = nvml_api
         self._xids = XidWatch()
         self._said: dict[str, tuple[Status, str]] = {}
         self._in_force: dict[tuple[GpuRef, ...], HardwareSource] = {}
@@ -77,7 +85,7 @@ class HardwareCollector:
         if dcgm is not None:
             polls["hardware: dcgm"] = lambda: self._poll_dcgm(dcgm, str(self._settings.dcgm_url))
         if nvml is not None:
-            polls["hardware: nvml"] = lambda: self._poll_nvml(nvml)
+            polls["hardware: nvml"] = self._poll_nvml
         async with Supervisor() as tasks:
             for part, poll in polls.items():
                 tasks.spawn(part, keep_running(part, poll, self._clock, self._mishaps))
@@ -98,16 +106,30 @@ class HardwareCollector:
         return reading
 
     def _read(self, gpus: tuple[GpuRef, ...], now: float) -> HardwareReading:
-        offers = [source.offer(gpus, now) for source in self._sources]
+        refs = tuple(map(self._named, gpus))
+        offers = [source.offer(refs, now) for source in self._sources]
         chosen = choose(offers)
         self._note(gpus, chosen, offers)
+        facts = self._facts(refs)
         return HardwareReading(
             source=chosen.source if chosen is not None else HardwareSource.NONE,
             signals=worst_signals(chosen.gpus) if chosen is not None else {},
-            health=_health(chosen, offers),
-            gpus=self._facts(gpus),
+            health=self._with_xid(_health(chosen, offers), facts),
+            gpus=facts,
             sources=tuple(offer.reading for offer in offers),
         )
+
+    def _named(self, ref: GpuRef) -> GpuRef:
+        """A MIG device's UUID as the name that every source knows."""
+        if self._nvml is None or not is_mig_uuid(ref):
+            return ref
+        found = self._nvml.find(ref)
+        return ref if found is None else found.key
+
+    def _with_xid(self, health: Health | None, gpus: Sequence[Gpu]) -> Health | None:
+        """Gauges keep old XIDs, each GPU its own: what was told last counts, not what stands first."""
+        last = self._xids.last(gpu.uuid for gpu in gpus)
+        return health if health is None or last is None else replace(health, last_xid=last)
 
     def tallies(self) -> Mapping[str, Tally]:
         """By source: attempts to read it, and how many of them failed."""
@@ -118,15 +140,29 @@ class HardwareCollector:
         if self._dcgm is None:
             return
         self._take(self._dcgm, read, now)
-        if read.status is not Status.OK or self._on_event is None:
-            return
-        for gpu, xid in self._xids.changes(read.gpus):
-            self._on_event(gpu, xid)
+        if read.status is Status.OK:
+            self._tell(self._xids.changes(read.gpus, now))
 
     def take_nvml(self, read: Read, now: float) -> None:
         """Note one read of NVML."""
         if self._nvml is not None:
             self._take(self._nvml, read, now)
+
+    def take_xid(self, uuid: str, instance: str, xid: int) -> None:
+        """Note an XID that NVML tells of, and pass it on."""
+        if not uuid:  # it fell off the bus before it was named; its next reading says that it is lost
+            self._log.warning("XID of a GPU that cannot be named", xid=xid)
+            return
+        keys = [gpu.key for source in self._sources for gpu in source.gpus if gpu.uuid == uuid]
+        self._tell(self._xids.happened(uuid, instance, xid, keys, self._clock.now()))
+
+    def _tell(self, told: Told) -> None:
+        if told:
+            self._readings.clear()
+        for gpu, xid in told:
+            self._log.warning("XID", gpu=gpu, xid=xid)
+            if self._on_event is not None:
+                self._on_event(gpu, xid)
 
     def _take(self, source: Source, read: Read, now: float) -> None:
         if source.take(read, now):
@@ -153,18 +189,15 @@ class HardwareCollector:
         finally:
             await worker.close(exporter.close, CLOSE_GRACE_S)
 
-    async def _poll_nvml(self, source: Source) -> None:
-        worker = Worker("nvml")
-        reader = NvmlReader(self._nvml_api)
+    async def _poll_nvml(self) -> None:
+        nvml, interval_s = self._nvml_reader, self._settings.nvml_interval_s
         try:
             while True:
                 began = self._clock.now()
-                read = await self._attempt(worker, lambda: _read_nvml(reader), NVML_TIMEOUT_S)
-                self.take_nvml(read, self._clock.now())
-                absent = read.status is Status.NO_DATA
-                await self._pause(began, NVML_RETRY_S if absent else self._settings.nvml_interval_s)
+                self.take_nvml(await nvml.read(), self._clock.now())
+                await self._pause(began, max(interval_s, nvml.rest_s))
         finally:
-            await worker.close(reader.close, CLOSE_GRACE_S)
+            await nvml.close()
 
     async def _attempt(self, worker: Worker, job: Callable[[], Read], timeout_s: float) -> Read:
         part = f"hardware: {worker.name} read"
@@ -178,7 +211,8 @@ class HardwareCollector:
         return read
 
     async def _pause(self, began: float, interval_s: float) -> None:
-        await asyncio.sleep(max(interval_s - (self._clock.now() - began), interval_s / 10))
+        now = self._clock.now()
+        await asyncio.sleep(max(next_due(began, interval_s, BETWEEN_S) - now, interval_s / 10))
 
     def _facts(self, refs: Sequence[GpuRef]) -> tuple[Gpu, ...]:
         """Static facts stay known while their source is away."""
@@ -231,14 +265,6 @@ def _read_dcgm(page: Page, url: str) -> Read:
         status = Status.FAILED if page.malformed else Status.NO_DATA
         return Read(status, detail=f"{url} has no readable GPU figures ({page.malformed} malformed lines)")
     return Read(Status.OK, gpus, f"{page.malformed} malformed lines left out" if page.malformed else "")
-
-
-def _read_nvml(reader: NvmlReader) -> Read:
-    try:
-        gpus = reader.read()
-    except NvmlError as error:
-        return Read(Status.NO_DATA if error.absent else Status.FAILED, detail=str(error))
-    return Read(Status.OK, gpus) if gpus else Read(Status.NO_DATA, detail="NVML sees no GPU on this host")
 
 
 def _health(chosen: Offer | None, offers: Sequence[Offer]) -> Health | None:

@@ -6,11 +6,11 @@ Units on the page: GPU_UTIL and MEM_COPY_UTIL 0–100, PROF_* 0–1, FB_* MiB, �
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field
 from typing import Final
 
 from headrace_agent.collectors.exposition import Sample
-from headrace_agent.collectors.hardware.figures import GpuFigures, fill, within
+from headrace_agent.collectors.hardware.figures import GpuFigures, with_parent, within
 from headrace_agent.collectors.readings import Health
 
 PREFIX: Final = "DCGM_FI_"
@@ -34,6 +34,24 @@ USED: Final = "DCGM_FI_DEV_FB_USED"
 FREE: Final = "DCGM_FI_DEV_FB_FREE"
 RESERVED: Final = "DCGM_FI_DEV_FB_RESERVED"
 
+# In DCGM 4.5 and 4.6 the percentage under its new name, later a ratio. A full GPU is common and one
+# that is busy for exactly 1 % of the time is not, so 1 is read as a ratio.
+UTIL_RATIO: Final = "DCGM_FI_DEV_GPU_UTIL_RATIO"
+# DCGM 4 renamed fields, and its newest releases add some in other units: the name that is read here,
+# and what one unit of the newer field is in the older one's.
+RENAMED: Final[Mapping[str, tuple[str, float]]] = {
+    "DCGM_FI_PROF_TENSOR_UTIL_RATIO": (COMPUTE[0], 1.0),
+    "DCGM_FI_PROF_SM_UTIL_RATIO": (COMPUTE[1], 1.0),
+    "DCGM_FI_PROF_GR_ENGINE_UTIL_RATIO": (COMPUTE[2], 1.0),
+    "DCGM_FI_PROF_DRAM_UTIL_RATIO": (DRAM, 1.0),
+    UTIL_RATIO: (UTIL, 100.0),
+    "DCGM_FI_DEV_MEMORY_UTIL_RATIO": (COPY, 100.0),
+    "DCGM_FI_DEV_FB_USED_BYTES": (USED, 2.0**-20),
+    "DCGM_FI_DEV_FB_FREE_BYTES": (FREE, 2.0**-20),
+    "DCGM_FI_DEV_FB_RESERVED_BYTES": (RESERVED, 2.0**-20),
+    "DCGM_FI_DEV_GPU_ENERGY_JOULES_TOTAL": (ENERGY, 1000.0),
+}
+
 # Each fact's field, in order of preference; the second of a pair is the same field's newer name.
 TEMPERATURE: Final = ("DCGM_FI_DEV_GPU_TEMP", "DCGM_FI_DEV_GPU_TEMP_CELSIUS")
 MARGIN: Final = ("DCGM_FI_DEV_GPU_TEMP_LIMIT", "DCGM_FI_DEV_GPU_TEMP_MARGIN_CELSIUS")
@@ -51,9 +69,12 @@ REMAPPED: Final = (
     ("DCGM_FI_DEV_UNCORRECTABLE_REMAPPED_ROWS", "DCGM_FI_DEV_ROW_REMAP_UNCORRECTABLE_TOTAL"),
     ("DCGM_FI_DEV_CORRECTABLE_REMAPPED_ROWS", "DCGM_FI_DEV_ROW_REMAP_CORRECTABLE_TOTAL"),
 )
+REMAP_PENDING: Final = "DCGM_FI_DEV_ROW_REMAP_PENDING"
+REMAP_FAILED: Final = "DCGM_FI_DEV_ROW_REMAP_FAILURE"
 
 WANTED: Final = frozenset(
-    [ENERGY, DRAM, COPY, UTIL, USED, FREE, RESERVED]
+    [*RENAMED, REMAP_PENDING, REMAP_FAILED]
+    + [ENERGY, DRAM, COPY, UTIL, USED, FREE, RESERVED]
     + [name for names in (XID, COMPUTE, TEMPERATURE, MARGIN, POWER, POWER_LIMIT) for name in names]
     + [name for names in (REASONS, REPLAYS, SINGLE_BIT, DOUBLE_BIT, *REMAPPED) for name in names]
 )
@@ -65,7 +86,18 @@ class _Row:
     index: int | None
     instance: str
     name: str
-    values: dict[str, float]
+    values: dict[str, float] = field(default_factory=dict)
+    written: dict[str, str] = field(default_factory=dict)
+
+    def add(self, name: str, value: float) -> None:
+        """Note a figure, under the name and in the unit that is read here."""
+        known = name
+        if name in RENAMED:
+            known, value = _in_older_terms(name, value)
+        before = self.written.get(known)
+        if before is None or before in RENAMED or (known in XID and not self.values[known]):
+            self.values[known] = value
+            self.written[known] = name
 
 
 def read_gpus(samples: Iterable[Sample]) -> tuple[GpuFigures, ...]:
@@ -79,21 +111,26 @@ def read_gpus(samples: Iterable[Sample]) -> tuple[GpuFigures, ...]:
         row = _row_of(rows, sample.labels)
         if row is None:
             continue
-        if sample.name not in row.values or (sample.name in XID and not row.values[sample.name]):
-            row.values[sample.name] = sample.value
+        row.add(sample.name, sample.value)
     gpus = {key: _figures(row) for key, row in rows.items()}
-    return tuple(_with_parent(each, gpus.get((each.uuid, ""))) for each in gpus.values())
+    return tuple(with_parent(each, gpus.get((each.uuid, ""))) for each in gpus.values())
+
+
+def gpu_key(labels: Mapping[str, str]) -> tuple[str, str]:
+    """Whose row it is: (UUID, GPU instance id), each "" where the row has none."""
+    uuid = labels.get("UUID") or labels.get("uuid") or labels.get("gpu_uuid") or ""
+    return uuid, labels.get("GPU_I_ID", "")
 
 
 def _row_of(rows: dict[tuple[str, str], _Row], labels: Mapping[str, str]) -> _Row | None:
-    uuid = labels.get("UUID") or labels.get("uuid") or ""
+    key = gpu_key(labels)
+    uuid = key[0]
     if not uuid or len(uuid) > 128:
         return None
     number = labels.get("gpu", "")
-    key = (uuid, labels.get("GPU_I_ID", ""))
     if key not in rows:
         index = int(number) if number.isascii() and number.isdigit() and len(number) < 6 else None
-        rows[key] = _Row(uuid, index, key[1], labels.get("modelName", ""), {})
+        rows[key] = _Row(uuid, index, key[1], labels.get("modelName") or labels.get("model_name") or "")
     return rows[key]
 
 
@@ -101,24 +138,25 @@ def _figures(row: _Row) -> GpuFigures:
     values = row.values
     used, free = _count(values, (USED,)), _count(values, (FREE,))
     total = None if used is None or free is None else used + free + (_count(values, (RESERVED,)) or 0)
-    bandwidth = _share(values, DRAM, 1.0)
-    copy = _share(values, COPY, 100.0)
-    signals = {
-        "gpu_util": _share(values, UTIL, 100.0),
-        "vram_util": used / (used + free) if used is not None and free is not None and used + free else None,
-        "compute_active": next((s for name in COMPUTE if (s := _share(values, name, 1.0)) is not None), None),
-        "memory_bw_util": bandwidth if bandwidth is not None else copy,
+    vram = used / (used + free) if used is not None and free is not None and used + free else None
+    found = {
+        "gpu_util": _first(values, (UTIL,), 100.0),
+        "vram_util": None if vram is None else (USED, vram),
+        "compute_active": _first(values, COMPUTE, 1.0),
+        "memory_bw_util": _first(values, (DRAM,), 1.0) or _first(values, (COPY,), 100.0),
     }
+    known = {signal: each for signal, each in found.items() if each is not None}
     return GpuFigures(
         uuid=row.uuid,
         index=row.index,
         instance=row.instance,
         name=row.name,
         memory_mib=total or None,
-        signals={name: value for name, value in signals.items() if value is not None},
+        signals={signal: share for signal, (_, share) in known.items()},
+        origin={signal: row.written[name] for signal, (name, _) in known.items()},
         health=_health(values),
         energy_mj=within(values.get(ENERGY), 0.0, BLANK_INT64 - 2048),
-        weaker_bandwidth=bandwidth is None and copy is not None,
+        weaker_bandwidth=known.get("memory_bw_util", ("", 0.0))[0] == COPY,
     )
 
 
@@ -134,19 +172,19 @@ def _health(values: Mapping[str, float]) -> Health:
         ecc_correctable=_count(values, SINGLE_BIT),
         ecc_uncorrectable=_count(values, DOUBLE_BIT),
         remapped_rows=sum(remapped) if remapped else None,
+        remap_pending=_flag(values, REMAP_PENDING),
+        remap_failed=_flag(values, REMAP_FAILED),
         last_xid=_count(values, XID),
     )
 
 
-def _with_parent(gpu: GpuFigures, parent: GpuFigures | None) -> GpuFigures:
-    if not gpu.instance or parent is None:
-        return gpu
-    return replace(gpu, name=gpu.name or parent.name, health=fill(gpu.health, parent.health))
-
-
-def _share(values: Mapping[str, float], name: str, full: float) -> float | None:
-    value = within(values.get(name), 0.0, full)
-    return None if value is None else value / full
+def _first(values: Mapping[str, float], names: Iterable[str], full: float) -> tuple[str, float] | None:
+    """The first field that has a figure, and that figure as a share of `full`."""
+    for name in names:
+        value = within(values.get(name), 0.0, full)
+        if value is not None:
+            return name, value / full
+    return None
 
 
 def _real(values: Mapping[str, float], names: Iterable[str], low: float, high: float) -> float | None:
@@ -155,6 +193,18 @@ def _real(values: Mapping[str, float], names: Iterable[str], low: float, high: f
         if value is not None:
             return value
     return None
+
+
+def _flag(values: Mapping[str, float], name: str) -> bool | None:
+    value = within(values.get(name), 0.0, 1.0)
+    return None if value is None else value > 0
+
+
+def _in_older_terms(name: str, value: float) -> tuple[str, float]:
+    known, factor = RENAMED[name]
+    if name == UTIL_RATIO and value > 1:
+        return known, value
+    return known, value * factor
 
 
 def _count(values: Mapping[str, float], names: Iterable[str]) -> int | None:

@@ -2,17 +2,26 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from math import isfinite
-from typing import TypeVar
+from typing import Final, TypeVar
 
 from headrace_agent.collectors.readings import Gpu, Health
 
 N = TypeVar("N", int, float)
 
 GpuRef = str | int
-"""How a cell names a GPU: an index, a UUID or the start of one, either with `:INSTANCE` for MIG."""
+"""How a cell names a GPU: an index, a UUID or the start of one, either with `:INSTANCE` for MIG, or
+the UUID of a MIG device ("MIG-...")."""
+
+MIG_NEEDS_NVML: Final = (
+    "the UUIDs of MIG devices are told by NVML alone; name the instance, as in GPU-1c2d:INSTANCE"
+)
+_MIG: Final = "mig-"
+# How drivers before 470 name a MIG device: MIG-GPU-<uuid>/<GPU instance>/<compute instance>.
+_OLD_MIG: Final = re.compile(r"MIG-(GPU-[0-9a-f-]+)/(\d+)/\d+", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,7 +30,8 @@ class GpuFigures:
 
     `signals` holds catalogue names, fractions in [0, 1]. `energy_mj` is the counter that always
     moves on a live GPU. `weaker_bandwidth` says that memory_bw_util is the share of time memory
-    was accessed, which is not bandwidth.
+    was accessed, which is not bandwidth. `origin` names the field that each signal was read from,
+    where the source has names. `aliases` are the UUIDs of the MIG devices within an instance.
     """
 
     uuid: str
@@ -33,6 +43,8 @@ class GpuFigures:
     health: Health = field(default_factory=Health)
     energy_mj: float | None = None
     weaker_bandwidth: bool = False
+    origin: Mapping[str, str] = field(default_factory=dict)
+    aliases: tuple[str, ...] = ()
 
     @property
     def gpu(self) -> Gpu:
@@ -53,13 +65,25 @@ def within(value: float | None, low: float, high: float) -> float | None:
 def split_ref(ref: GpuRef) -> tuple[str | int, str]:
     """A reference as (index or start of a UUID, MIG instance or "")."""
     text = str(ref).strip()
+    old = _OLD_MIG.fullmatch(text)
+    if old is not None:
+        return old[1].lower(), old[2]
     head, _, instance = text.partition(":")
     return (int(head) if head.isascii() and head.isdigit() else head.lower()), instance.strip()
+
+
+def is_mig_uuid(ref: GpuRef) -> bool:
+    """Whether a reference is a MIG device's own UUID, which names no GPU and no instance."""
+    head, _ = split_ref(ref)
+    return isinstance(head, str) and head.startswith(_MIG)
 
 
 def find(gpus: Iterable[GpuFigures], ref: GpuRef) -> GpuFigures | None:
     """The GPU that `ref` names; None where none does, or where a short UUID fits several."""
     head, instance = split_ref(ref)
+    if is_mig_uuid(ref):
+        found = [each for each in gpus if any(alias.lower().startswith(str(head)) for alias in each.aliases)]
+        return found[0] if len(found) == 1 else None
     found = [each for each in gpus if each.instance == instance and _is(each, head)]
     exact = [each for each in found if each.uuid.lower() == head]
     found = exact or found
@@ -69,6 +93,8 @@ def find(gpus: Iterable[GpuFigures], ref: GpuRef) -> GpuFigures | None:
 def explain_missing(gpus: Sequence[GpuFigures], ref: GpuRef) -> str:
     """Why `find` has no answer for `ref`, and what to write instead."""
     head, instance = split_ref(ref)
+    if is_mig_uuid(ref):
+        return f"GPU {ref} is not known: {MIG_NEEDS_NVML}"
     like = [each for each in gpus if _is(each, head)]
     if len({each.uuid for each in like}) > 1:
         return f"GPU {ref} fits several GPUs; write more of the UUID"
@@ -115,6 +141,8 @@ def worst_health(gpus: Sequence[GpuFigures]) -> Health | None:
         ecc_correctable=_fold(max, (each.ecc_correctable for each in health)),
         ecc_uncorrectable=_fold(max, (each.ecc_uncorrectable for each in health)),
         remapped_rows=_fold(max, (each.remapped_rows for each in health)),
+        remap_pending=_any(each.remap_pending for each in health),
+        remap_failed=_any(each.remap_failed for each in health),
         last_xid=xids[0] if xids else None,
         gpu_lost=any(each.gpu_lost for each in health),
     )
@@ -126,6 +154,13 @@ def fill(health: Health, other: Health) -> Health:
         each.name: getattr(other, each.name) for each in fields(Health) if getattr(health, each.name) is None
     }
     return replace(health, **missing, gpu_lost=health.gpu_lost or other.gpu_lost)
+
+
+def with_parent(gpu: GpuFigures, parent: GpuFigures | None) -> GpuFigures:
+    """A MIG instance with what only its GPU has: temperature, power and the like."""
+    if not gpu.instance or parent is None:
+        return gpu
+    return replace(gpu, name=gpu.name or parent.name, health=fill(gpu.health, parent.health))
 
 
 def _power_left(health: Health) -> tuple[float, float]:
@@ -143,3 +178,8 @@ def _fold(pick: Callable[[N, N], N], values: Iterable[N | None]) -> N | None:
         if value is not None:
             result = value if result is None else pick(result, value)
     return result
+
+
+def _any(values: Iterable[bool | None]) -> bool | None:
+    known = [value for value in values if value is not None]
+    return any(known) if known else None

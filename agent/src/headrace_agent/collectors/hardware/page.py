@@ -6,7 +6,7 @@ import re
 from collections.abc import Collection
 from dataclasses import dataclass
 
-from headrace_agent.collectors.exposition import PageError, Sample, SampleReader, decode_page, line_name
+from headrace_agent.collectors.exposition import PageError, Sample, SampleReader, any_of, check_page
 
 MAX_SAMPLES = 20_000
 
@@ -25,8 +25,8 @@ class FieldReader:
     """Reads one exporter's pages: the families in `wanted`, all of which start with `prefix`."""
 
     def __init__(self, prefix: str, wanted: Collection[str]) -> None:
-        self._wanted = wanted
-        self._pattern = re.compile(rf"\n[ \t]*({re.escape(prefix)}[^\n]*)")
+        self._prefixed = re.compile(rf"\n[ \t]*{re.escape(prefix)}".encode())
+        self._wanted = re.compile(rf"\n[ \t]*((?:{any_of(wanted)})(?:[{{ \t\r][^\n]*)?)(?=\n)".encode())
         self._reader = SampleReader()
 
     def read(self, raw: bytes) -> Page:
@@ -35,28 +35,21 @@ class FieldReader:
         Raises PageError where the bytes are too many, not UTF-8, HTML, or cut short, or where the
         page is made to take long.
         """
+        check_page(raw)
+        # The format ends each line, the last one too, so a missing end means missing figures.
+        if not raw.endswith(b"\n") and raw.strip():
+            raise PageError("the page is cut short: its last line has no end")
+        page = b"\n" + raw
         self._reader.begin()
         samples: list[Sample] = []
-        matching = malformed = 0
-        for match in self._pattern.finditer("\n" + _text(raw)):
-            matching += 1
-            line = match[1].rstrip()
-            if line_name(line) not in self._wanted:
-                continue
+        malformed = 0
+        for line in self._wanted.findall(page):
             try:
-                samples.append(self._reader.read(line))
+                samples.append(self._reader.read(line.rstrip()))
             except ValueError:
                 malformed += 1
             if len(samples) > MAX_SAMPLES:
                 raise PageError(
                     f"the page has more than {MAX_SAMPLES} samples; is this an exporter of one host?"
                 )
-        return Page(tuple(samples), matching, malformed)
-
-
-def _text(raw: bytes) -> str:
-    text = decode_page(raw)
-    # The format ends each line, the last one too, so a missing end means missing figures.
-    if not text.endswith("\n") and text.strip():
-        raise PageError("the page is cut short: its last line has no end")
-    return text
+        return Page(tuple(samples), len(self._prefixed.findall(page)), malformed)

@@ -17,6 +17,7 @@ UNREAD_INTERVALS = 4.0
 SLOW_ADVICE = "set its interval below 1 s (DCGM_EXPORTER_INTERVAL=500, or -c 500)"
 NO_ENERGY = "no DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION in the page, so stale figures cannot be told"
 WEAKER = "memory_bw_util is the memory copy share, for want of DRAM_ACTIVE"
+WEAKER_NVML = "memory_bw_util is the share of time memory was accessed, for want of GPM (Hopper and later)"
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,8 +123,8 @@ class Source:
                 said.append(f"the exporter collects every {self._pulse.interval_s or 0:.0f} s; {SLOW_ADVICE}")
             if any(not self._pulse.judges(gpu.uuid) for gpu in gpus):
                 said.append(NO_ENERGY)
-            if any(gpu.weaker_bandwidth for gpu in gpus):
-                said.append(WEAKER)
+        if any(gpu.weaker_bandwidth for gpu in gpus):
+            said.append(WEAKER if self._pulse is not None else WEAKER_NVML)
         return said
 
     def _stale(self, gpu: GpuFigures, now: float) -> bool:

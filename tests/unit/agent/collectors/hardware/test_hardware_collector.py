@@ -41,6 +41,8 @@ class Bench:
                 each.health,
                 None if each.instance else self.energy,
                 each.weaker_bandwidth,
+                each.origin,
+                each.aliases,
             )
             for each in gpus
         )
@@ -252,3 +254,100 @@ def test_the_source_in_force_is_logged_once_per_change() -> None:
 def test_sources_that_are_switched_off_are_not_mentioned() -> None:
     assert Bench(dcgm=False).statuses(0) == {"nvml": Status.NO_DATA}
     assert Bench(dcgm=False, nvml=False).statuses(0) == {}
+
+
+def slices(*, named: bool = True) -> list[GpuFigures]:
+    """A split GPU as NVML has it, or as an exporter has it, which knows no MIG UUIDs."""
+    alias = ("MIG-a1",) if named else ()
+    instance = GpuFigures("GPU-1", 0, "7", signals={"vram_util": 0.6}, aliases=alias)
+    return [gpu("GPU-1", util=0.1), instance]
+
+
+def test_a_mig_devices_uuid_is_found_in_every_source_once_nvml_has_named_it() -> None:
+    bench = Bench()
+    bench.page(*slices(named=False))
+    assert "told by NVML alone" in bench.reading("MIG-a1").sources[0].detail
+    bench.nvml(*slices())
+    reading = bench.reading("MIG-a1")
+    assert (reading.source, reading.signals) == (HardwareSource.DCGM, {"vram_util": 0.6})
+    assert reading.gpus == (Gpu("GPU-1:7"),)
+    bench.collector.take_dcgm(REFUSED, bench.clock.now())
+    assert bench.reading("MIG-a1").source is HardwareSource.NVML
+
+
+def test_an_xid_told_by_nvml_is_an_event_at_once_and_no_second_one_from_the_page() -> None:
+    bench = Bench()
+    bench.page(gpu("GPU-1", last_xid=31))
+    bench.nvml(gpu("GPU-1"))
+    bench.collector.take_xid("GPU-1", "", 79)
+    assert bench.events == [("GPU-1", 79)]
+    bench.clock.advance(20.0)
+    bench.page(gpu("GPU-1", last_xid=79))
+    assert bench.events == [("GPU-1", 79)]
+
+
+def test_an_xid_of_a_split_gpu_is_told_of_its_instances() -> None:
+    bench = Bench(dcgm=False)
+    bench.nvml(*slices())
+    bench.collector.take_xid("GPU-1", "", 79)
+    bench.collector.take_xid("GPU-1", "7", 43)
+    assert bench.events == [("GPU-1", 79), ("GPU-1:7", 79), ("GPU-1:7", 43)]
+
+
+def test_an_xid_of_a_gpu_without_a_name_is_nobodys() -> None:
+    bench = Bench()
+    bench.page(gpu("GPU-1"))
+    bench.collector.take_xid("", "", 79)
+    assert bench.events == []
+
+
+def test_the_beat_carries_the_xid_told_last_and_not_an_older_one_that_a_gauge_keeps() -> None:
+    bench = Bench()
+    bench.page(gpu("GPU-1", last_xid=79), gpu("GPU-2", 1))
+    bench.nvml(gpu("GPU-1"), gpu("GPU-2", 1))
+
+    def last_xid() -> int | None:
+        health = bench.reading(0, 1).health
+        return None if health is None else health.last_xid
+
+    assert last_xid() == 79, "from before the agent began"
+    bench.collector.take_xid("GPU-2", "", 31)
+    assert last_xid() == 31, "at once, though the page still says 79 first"
+    bench.clock.advance(0.5)
+    bench.page(gpu("GPU-1", last_xid=79), gpu("GPU-2", 1, last_xid=31))
+    assert last_xid() == 31
+
+
+def test_an_exporter_slower_than_two_seconds_leaves_nvml_in_force_for_good() -> None:
+    """Ten minutes of an exporter with its default interval: a steady state, said in words."""
+    bench = Bench()
+    sources = []
+    for step in range(2400):
+        bench.page(gpu("GPU-1"), moves=step % 120 == 0)
+        bench.nvml(gpu("GPU-1"))
+        sources.append(bench.reading(0).source)
+        bench.clock.advance(0.25)
+    changes = [at for at in range(1, len(sources)) if sources[at] is not sources[at - 1]]
+    assert len(changes) == 1, "from the first page to NVML, and never back"
+    assert sources[-1] is HardwareSource.NVML
+    assert "every 30 s" in bench.reading(0).sources[0].detail
+
+
+def test_an_exporter_that_comes_and_goes_does_not_make_the_source_flap() -> None:
+    bench = Bench()
+    sources = []
+    for step in range(400):
+        if step % 3 == 0:
+            bench.collector.take_dcgm(REFUSED, bench.clock.now())
+        else:
+            bench.page(gpu("GPU-1"))
+        bench.nvml(gpu("GPU-1"))
+        sources.append(bench.reading(0).source)
+        bench.clock.advance(0.25)
+    assert set(sources[10:]) == {HardwareSource.NVML}
+
+
+def test_nvmls_weaker_bandwidth_is_said_too() -> None:
+    bench = Bench(dcgm=False)
+    bench.nvml(GpuFigures("GPU-1", 0, signals={"memory_bw_util": 0.7}, weaker_bandwidth=True))
+    assert "GPM" in bench.reading(0).sources[0].detail

@@ -87,7 +87,8 @@ BAD = [*BLANKS, float("nan"), float("inf"), float("-inf"), -1.0, 101.0]
 
 @pytest.mark.parametrize("value", BAD)
 def test_what_a_figure_cannot_be_is_missing(value: float) -> None:
-    gpu = one(**{name: value for name in WANTED if "ENERGY" not in name and "MARGIN" not in name})
+    unfit = ("ENERGY", "MARGIN", "BYTES")  # of these, some of the values are figures
+    gpu = one(**{name: value for name in WANTED if not any(each in name for each in unfit)})
     assert gpu.signals.keys() <= {"vram_util"}
     if value != 101.0:
         assert gpu.signals == {}
@@ -125,6 +126,73 @@ def test_the_health_facts_that_are_off_by_default() -> None:
 def test_newer_field_names_mean_the_same() -> None:
     health = one(DCGM_FI_DEV_GPU_TEMP_CELSIUS=60, DCGM_FI_DEV_BOARD_POWER_WATTS=300).health
     assert (health.temperature_c, health.power_w) == (60.0, 300.0)
+
+
+def test_fields_renamed_in_dcgm_4_are_the_same_fields() -> None:
+    gpu = one(
+        DCGM_FI_PROF_TENSOR_UTIL_RATIO=0.4,
+        DCGM_FI_PROF_DRAM_UTIL_RATIO=0.3,
+        DCGM_FI_DEV_FB_USED_BYTES=3 * 2**30,
+        DCGM_FI_DEV_FB_FREE_BYTES=5 * 2**30,
+        DCGM_FI_DEV_FB_RESERVED_BYTES=2**30,
+        DCGM_FI_DEV_GPU_ENERGY_JOULES_TOTAL=7,
+    )
+    assert gpu.signals == {"compute_active": 0.4, "memory_bw_util": 0.3, "vram_util": 3 / 8}
+    assert gpu.origin["compute_active"] == "DCGM_FI_PROF_TENSOR_UTIL_RATIO"
+    assert (gpu.memory_mib, gpu.energy_mj) == (9 * 1024, 7000)
+
+
+@pytest.mark.parametrize("value", [BLANKS[0], BLANKS[1], float("nan"), -1.0])
+def test_a_blank_count_of_bytes_is_missing(value: float) -> None:
+    gpu = one(DCGM_FI_DEV_FB_USED_BYTES=value, DCGM_FI_DEV_FB_FREE_BYTES=value)
+    assert (gpu.signals, gpu.memory_mib) == ({}, None)
+
+
+@pytest.mark.parametrize(
+    "names", [(DRAM, "DCGM_FI_PROF_DRAM_UTIL_RATIO"), ("DCGM_FI_PROF_DRAM_UTIL_RATIO", DRAM)]
+)
+def test_where_a_page_has_both_names_the_older_one_counts(names: tuple[str, str]) -> None:
+    assert one(**{name: 0.5 if name == DRAM else 0.1 for name in names}).signals == {"memory_bw_util": 0.5}
+
+
+def test_renamed_fields_keep_their_order_of_preference() -> None:
+    assert one(DCGM_FI_PROF_GR_ENGINE_UTIL_RATIO=0.9, DCGM_FI_PROF_SM_UTIL_RATIO=0.2).signals == {
+        "compute_active": 0.2
+    }
+    weak = one(DCGM_FI_DEV_MEMORY_UTIL_RATIO=0.7)
+    assert weak.signals == {"memory_bw_util": 0.7}
+    assert weak.weaker_bandwidth
+
+
+@pytest.mark.parametrize(
+    ("value", "share"), [(0, 0.0), (0.42, 0.42), (1, 1.0), (2, 0.02), (42, 0.42), (100, 1.0), (101, None)]
+)
+def test_the_utilisation_under_its_new_name_is_a_percentage_or_a_ratio(
+    value: float, share: float | None
+) -> None:
+    assert one(DCGM_FI_DEV_GPU_UTIL_RATIO=value).signals.get("gpu_util") == share
+
+
+def test_labels_of_newer_exporters_name_the_gpu_too() -> None:
+    labels = Labels({"gpu": "1", "gpu_uuid": UUID, "model_name": "New", "hostname": "n"})
+    (gpu,) = read_gpus([Sample(UTIL, labels, 5.0)])
+    assert (gpu.uuid, gpu.index, gpu.name) == (UUID, 1, "New")
+
+
+def test_row_remapping_that_waits_or_failed_is_told() -> None:
+    health = one(DCGM_FI_DEV_ROW_REMAP_FAILURE=1, DCGM_FI_DEV_ROW_REMAP_PENDING=0).health
+    assert (health.remap_failed, health.remap_pending) == (True, False)
+    assert one(DCGM_FI_DEV_ROW_REMAP_FAILURE=BLANKS[0]).health.remap_failed is None
+
+
+def test_spaces_after_commas_and_repeated_comments_are_read_past() -> None:
+    comment = "# HELP DCGM_FI_DEV_GPU_UTIL GPU utilization.\n# TYPE DCGM_FI_DEV_GPU_UTIL gauge\n"
+    rows = "".join(
+        f'{comment}{UTIL}{{gpu="{index}", UUID="GPU-{index}",  Hostname="n" }} {10 * index}\n'
+        for index in range(3)
+    )
+    gpus = read_gpus(FieldReader(PREFIX, WANTED).read(rows.encode()).samples)
+    assert [gpu.signals["gpu_util"] for gpu in gpus] == [0.0, 0.1, 0.2]
 
 
 def test_the_host_label_may_be_written_either_way_and_pod_labels_may_follow() -> None:

@@ -19,8 +19,8 @@ GPUS = (
     GpuFigures("GPU-aaaa-1", 0),
     GpuFigures("GPU-aabb-2", 1),
     GpuFigures("GPU-cccc-3", 2),
-    GpuFigures("GPU-cccc-3", 2, instance="7"),
-    GpuFigures("GPU-cccc-3", 2, instance="13"),
+    GpuFigures("GPU-cccc-3", 2, instance="7", aliases=("MIG-e0f1-a",)),
+    GpuFigures("GPU-cccc-3", 2, instance="13", aliases=("MIG-e0f1-b", "MIG-77aa-c")),
 )
 
 
@@ -35,6 +35,12 @@ GPUS = (
         ("GPU-cccc-3:13", "GPU-cccc-3:13"),
         ("GPU-cc:7", "GPU-cccc-3:7"),
         ("2:7", "GPU-cccc-3:7"),
+        ("MIG-77aa-c", "GPU-cccc-3:13"),
+        ("mig-E0F1-A", "GPU-cccc-3:7"),
+        ("MIG-77", "GPU-cccc-3:13"),
+        ("MIG-e0f1", None),
+        ("MIG-0", None),
+        ("MIG-GPU-cccc-3/7/0", "GPU-cccc-3:7"),
         ("GPU-aa", None),
         ("GPU-cccc-3:1", None),
         (9, None),
@@ -59,6 +65,7 @@ def test_a_whole_uuid_is_not_ambiguous_where_another_starts_with_it() -> None:
         ("GPU-aa", "write more of the UUID"),
         ("GPU-cccc-3:1", "the instances seen are 13, 7"),
         (9, "has no figures"),
+        ("MIG-77aa-d", "told by NVML alone"),
     ],
 )
 def test_a_reference_that_fits_nothing_is_explained(ref: GpuRef, said: str) -> None:
@@ -87,6 +94,16 @@ def test_the_worst_health_field_by_field_and_power_with_its_own_limit() -> None:
     assert (health.clock_event_reasons, health.last_xid) == (0x44, 31)
     assert health.pcie_replays is None
     assert worst_health([]) is None
+
+
+def test_a_remapping_that_failed_on_one_gpu_counts_for_the_set() -> None:
+    gpus = [
+        GpuFigures("a", health=Health(remap_failed=False)),
+        GpuFigures("b", health=Health(remap_failed=True)),
+    ]
+    health = worst_health([*gpus, GpuFigures("c")])
+    assert health is not None
+    assert (health.remap_failed, health.remap_pending) == (True, None)
 
 
 def test_filling_takes_only_what_is_missing_and_keeps_a_loss_from_either() -> None:
