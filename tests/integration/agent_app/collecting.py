@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 
 from headrace_agent.collectors.app import EngineCollector
 from headrace_agent.collectors.readings import CellEvent, EngineReading, EngineState
-from headrace_agent.settings import CellSettings, EngineSettings
+from headrace_agent.settings import CellSettings, EngineSettings, EngineTlsSettings
 from headrace_shared.clock import SystemClock
 
 PATIENCE_S = 15.0
@@ -18,12 +18,19 @@ PATIENCE_S = 15.0
 class Collecting:
     """A running collector, its events in order, and when (loop time, s) each came."""
 
-    def __init__(self, url: str, settings: EngineSettings, key_file: Path | None) -> None:
+    def __init__(
+        self,
+        url: str,
+        settings: EngineSettings,
+        key_file: Path | None,
+        tls: EngineTlsSettings | None,
+        cell: Mapping[str, object],
+    ) -> None:
         self.clock = SystemClock()
         self.events: list[CellEvent] = []
         self.times: list[float] = []
-        cell = CellSettings(id="cell-1", url=url, api_key_file=key_file)
-        self.collector = EngineCollector(cell, settings, self.clock, self._take)
+        keys = {"id": "cell-1", "url": url, "api_key_file": key_file, "tls": tls, **cell}
+        self.collector = EngineCollector(CellSettings.model_validate(keys), settings, self.clock, self._take)
 
     def _take(self, event: CellEvent) -> None:
         self.events.append(event)
@@ -66,10 +73,17 @@ def fast(**changes: object) -> EngineSettings:
 
 @asynccontextmanager
 async def collecting(
-    url: str, settings: EngineSettings | None = None, key_file: Path | None = None
+    url: str,
+    settings: EngineSettings | None = None,
+    key_file: Path | None = None,
+    tls: EngineTlsSettings | None = None,
+    **cell: object,
 ) -> AsyncIterator[Collecting]:
-    """Run a collector for the length of a block; its tasks end with the block."""
-    running = Collecting(url, settings or fast(), key_file)
+    """Run a collector for the length of a block; its tasks end with the block.
+
+    `cell`: more of the cell's settings.
+    """
+    running = Collecting(url, settings or fast(), key_file, tls, cell)
     task = asyncio.create_task(running.collector.run(), name="collector under test")
     try:
         yield running

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
+import ssl
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
@@ -19,12 +20,13 @@ class FakeEngine:
 
     `hanging` paths are never answered; an `endless` page has no length and goes on until the reader
     leaves, `sent` bytes of it so far. Showing the page takes `page_s` seconds; the first `bad_pages` are
-    answered 500. `asked` counts requests by path, `at_once` the most health
-    probes that were ever open together.
+    answered 500. With a `key`, whoever does not show it gets 401 at `locked` paths. `asked` counts
+    requests by path, `at_once` the most health probes that were ever open together.
     """
 
-    def __init__(self, host: str = "127.0.0.1") -> None:
+    def __init__(self, host: str = "127.0.0.1", tls: ssl.SSLContext | None = None) -> None:
         self.host = host
+        self.tls = tls
         self.port = 0
         self.health = 200
         self.completion = 200
@@ -39,6 +41,8 @@ class FakeEngine:
         self.sent = 0
         self.asked: dict[str, int] = {}
         self.keys: set[str | None] = set()
+        self.key = ""
+        self.locked: set[str] = set()
         self.at_once = 0
         self._open_probes = 0
         self._released = asyncio.Event()
@@ -47,7 +51,7 @@ class FakeEngine:
     @property
     def url(self) -> str:
         host = f"[{self.host}]" if ":" in self.host else self.host
-        return f"http://{host}:{self.port}"
+        return f"{'http' if self.tls is None else 'https'}://{host}:{self.port}"
 
     async def listen(self) -> None:
         """Bind the port (a free one the first time) and answer."""
@@ -55,7 +59,7 @@ class FakeEngine:
         app.router.add_route("*", "/{path:.*}", self._answer)
         self._runner = web.AppRunner(app, access_log=None, shutdown_timeout=0, handler_cancellation=True)
         await self._runner.setup()
-        site = web.TCPSite(self._runner, self.host, self.port, reuse_address=True)
+        site = web.TCPSite(self._runner, self.host, self.port, reuse_address=True, ssl_context=self.tls)
         await site.start()
         self.port = self._runner.addresses[0][1]
 
@@ -94,6 +98,8 @@ class FakeEngine:
                 await asyncio.sleep(self.page_s)
             if path == "/metrics" and self.endless:
                 return await self._stream(request)
+            if path in self.locked and request.headers.get("Authorization") != f"Bearer {self.key}":
+                return web.Response(status=401)
             return self._respond(path)
         finally:
             if path == "/health":
@@ -126,9 +132,11 @@ class FakeEngine:
 
 
 @asynccontextmanager
-async def fake_engine(host: str = "127.0.0.1", listening: bool = True) -> AsyncIterator[FakeEngine]:
+async def fake_engine(
+    host: str = "127.0.0.1", listening: bool = True, tls: ssl.SSLContext | None = None
+) -> AsyncIterator[FakeEngine]:
     """A fake engine for the length of a block; not listening, it has a port that refuses."""
-    engine = FakeEngine(host)
+    engine = FakeEngine(host, tls)
     if listening:
         await engine.listen()
     else:

@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import gzip
-import ssl
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 import pytest
-import trustme
 
-from headrace_agent.collectors.app.http import dial
 from headrace_agent.collectors.app.http.answer import Answer
 from headrace_agent.collectors.app.http.client import EngineClient
 from headrace_agent.collectors.app.http.dial import Dialer
@@ -176,56 +173,6 @@ async def test_a_name_is_looked_up_once_in_a_while(monkeypatch: pytest.MonkeyPat
     assert asked == 1
 
 
-@pytest.fixture
-def ca() -> trustme.CA:
-    return trustme.CA()
-
-
-def server_side(ca: trustme.CA, name: str = "127.0.0.1") -> ssl.SSLContext:
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    ca.issue_cert(name).configure_cert(context)
-    return context
-
-
-async def serve_engine(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    while True:
-        path = (await read_request(reader)).split()[1]
-        body = b'vllm:num_requests_running 1\nvllm:request_success_total{finished_reason="stop"} 5\n'
-        if path != b"/metrics":
-            body = b""
-        writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % len(body) + body)
-        await writer.drain()
-
-
-async def test_an_engine_behind_tls_is_probed_and_read(
-    ca: trustme.CA, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    trust = ssl.create_default_context()
-    ca.configure_trust(trust)
-    monkeypatch.setattr(dial, "_trust", lambda: trust)
-    async with (
-        raw_server(serve_engine, server_side(ca)) as port,
-        collecting(f"https://127.0.0.1:{port}") as seen,
-    ):
-        await seen.until_state(EngineState.SERVING)
-        assert seen.kinds == ["serving"]
-        await asyncio.sleep(0.3)
-        assert seen.kinds == ["serving"]
-
-
-async def test_a_certificate_that_nobody_vouches_for_is_said_and_proves_nothing_at_once(
-    ca: trustme.CA,
-) -> None:
-    async with (
-        raw_server(serve_engine, server_side(ca)) as port,
-        collecting(f"https://127.0.0.1:{port}", fast(hung_after_s=0.5)) as seen,
-    ):
-        await seen.until(lambda: "certificate verify failed" in seen.reading.source.detail)
-        assert seen.kinds == []
-        await seen.until_state(EngineState.DOWN)
-        assert "certificate verify failed" in seen.events[0].cause
-
-
 async def test_words_that_nobody_asked_for_are_not_taken_for_the_next_answer() -> None:
     """Servers say 408 before they close an idle connection; it is no word on the engine's health."""
 
@@ -239,7 +186,9 @@ async def test_words_that_nobody_asked_for_are_not_taken_for_the_next_answer() -
 
     async with (
         raw_server(handle) as port,
-        collecting(f"http://127.0.0.1:{port}", fast(warm_up=False, probe_interval_s=0.1)) as seen,
+        collecting(
+            f"http://127.0.0.1:{port}", fast(warm_up=False, probe_interval_s=0.1, scrape_timeout_s=0.5)
+        ) as seen,
     ):
         await seen.until_state(EngineState.SERVING)
         await asyncio.sleep(1.0)

@@ -9,9 +9,10 @@ from structlog.testing import capture_logs
 
 from headrace_agent.collectors import containment
 from headrace_agent.collectors.app.health.state import Change, EngineHealth
-from headrace_agent.collectors.app.pages import vllm
+from headrace_agent.collectors.app.pages import figures
+from headrace_agent.collectors.app.pages.figures import Figures
+from headrace_agent.collectors.app.pages.mapping import Engine
 from headrace_agent.collectors.app.pages.page import Page
-from headrace_agent.collectors.app.pages.vllm import Figures
 from headrace_agent.collectors.readings import EngineState, Status, Totals
 from tests.integration.agent_app.collecting import collecting, fast
 from tests.integration.agent_app.fake_engine import fake_engine
@@ -25,7 +26,7 @@ BAD_PAGES = {
     "10 MB": (b"# padding\n" * 1_000_000, Status.FAILED, "larger than 4 MiB"),
     "not utf-8": (WHOLE + b"\xff\xfe\n", Status.FAILED, "not UTF-8"),
     "cut short": (WHOLE[:-20], Status.OK, "cut short"),
-    "foreign": (b"node_load1 0.5\n", Status.NO_DATA, "no vllm: family"),
+    "foreign": (b"node_load1 0.5\n", Status.NO_DATA, "no family of an engine"),
 }
 
 
@@ -117,9 +118,9 @@ async def test_a_page_that_breaks_its_reader_is_trouble_of_its_source_alone(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """What nobody foresaw: said once with its traceback, counted, and no state touched."""
-    whole = vllm.read
+    whole = figures.read
 
-    def break_down(page: Page) -> Figures:
+    def break_down(engine: Engine, page: Page) -> Figures:
         raise OverflowError("cannot convert float infinity to integer")
 
     async with fake_engine() as engine:
@@ -127,13 +128,13 @@ async def test_a_page_that_breaks_its_reader_is_trouble_of_its_source_alone(
         async with collecting(engine.url) as seen:
             await seen.until_state(EngineState.SERVING)
             with capture_logs() as logs:
-                monkeypatch.setattr(vllm, "read", break_down)
+                monkeypatch.setattr(figures, "read", break_down)
                 engine.page = vllm_page(responses={"2xx": 6})
                 await seen.until(lambda: "OverflowError" in seen.reading.source.detail)
                 tries = engine.asked["/metrics"]
                 await seen.until(lambda: engine.asked["/metrics"] >= tries + 3)
                 assert seen.reading.source.status is Status.FAILED
-                monkeypatch.setattr(vllm, "read", whole)
+                monkeypatch.setattr(figures, "read", whole)
                 await seen.until(lambda: seen.reading.source.status is Status.OK)
             said = [line for line in logs if line["event"] == "unexpected error, contained"]
             assert len(said) == 1
@@ -146,12 +147,12 @@ async def test_a_job_that_breaks_is_started_again_and_stops_no_other(
     monkeypatch.setattr(containment, "FIRST_PAUSE_S", 0.05)
     whole, broke = EngineHealth.health, 0
 
-    def break_twice(self: EngineHealth, status: int, now: float) -> Change | None:
+    def break_twice(self: EngineHealth, status: int, now: float, call: str) -> Change | None:
         nonlocal broke
         broke += 1
         if broke <= 2:
             raise RuntimeError("broken")
-        return whole(self, status, now)
+        return whole(self, status, now, call)
 
     monkeypatch.setattr(EngineHealth, "health", break_twice)
     async with fake_engine() as engine:

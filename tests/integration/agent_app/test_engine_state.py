@@ -7,14 +7,16 @@ from pathlib import Path
 
 import pytest
 
-from headrace_agent.collectors.app.health import start
-from headrace_agent.collectors.readings import EngineState, Model
+from headrace_agent.collectors.app.health import start, stuck
+from headrace_agent.collectors.readings import EngineState, Model, Status
 from headrace_shared.clock import SystemClock
 from tests.integration.agent_app.collecting import collecting, fast
 from tests.integration.agent_app.fake_engine import fake_engine
 from tests.unit.agent.collectors.app.engine_pages import vllm_page
 
 SERVED = vllm_page(responses={"2xx": 5}, started_at=1.0)
+STILL = vllm_page(running=3, responses={"2xx": 5}) + b'vllm:generation_tokens_total{engine="0"} 100\n'
+"""It has served, and says that requests run."""
 
 
 async def test_healthy_engine_serves_after_its_warm_up() -> None:
@@ -217,6 +219,42 @@ async def test_hang_and_recovery() -> None:
             engine.release()
             await seen.until_state(EngineState.SERVING)
             assert seen.kinds == ["serving", "hung", "serving"]
+
+
+async def test_an_engine_that_stands_still_and_answers_no_completion_is_hung(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Its health endpoint says 200 all the while."""
+    for name, seconds in {"LOOK_S": 0.05, "STUCK_AFTER_S": 0.5, "ASK_AGAIN_S": 0.5}.items():
+        monkeypatch.setattr(stuck, name, seconds)
+    async with fake_engine() as engine:
+        engine.page = STILL
+        async with collecting(engine.url, fast(warm_up_timeout_s=0.5)) as seen:
+            await seen.until_state(EngineState.SERVING)
+            engine.hanging = {"/v1/completions"}
+            await seen.until_state(EngineState.HUNG)
+            assert "nothing has moved for" in seen.events[-1].cause
+            assert "POST /v1/completions was not answered within 0.5 s" in seen.events[-1].cause
+            probes = engine.asked["/health"]
+            await seen.until(lambda: engine.asked["/health"] > probes + 3)
+            assert seen.reading.state is EngineState.HUNG
+            engine.release()
+            await seen.until_state(EngineState.SERVING)
+            assert seen.kinds == ["serving", "hung", "serving"]
+
+
+async def test_an_engine_that_stands_still_is_asked_nothing_where_the_warm_up_is_off(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    for name, seconds in {"LOOK_S": 0.05, "STUCK_AFTER_S": 0.2}.items():
+        monkeypatch.setattr(stuck, name, seconds)
+    async with fake_engine() as engine:
+        engine.page = STILL
+        async with collecting(engine.url, fast(warm_up=False)) as seen:
+            await seen.until(lambda: seen.reading.source.status is Status.STALE)
+            await asyncio.sleep(0.5)
+            assert seen.reading.state is EngineState.SERVING
+            assert "/v1/completions" not in engine.asked
 
 
 async def test_sleep_and_waking() -> None:

@@ -10,6 +10,7 @@ DATA = Path(__file__).parents[4] / "data" / "engine_pages"
 VLLM_0_6_6 = "vllm_0.6.6_synthetic.prom"
 VLLM_0_10_2 = "vllm_0.10.2_synthetic.prom"
 VLLM_0_32_0 = "vllm_0.32.0_after.prom"
+VLLM_0_32_0_BUSY = "vllm_0.32.0_busy.prom"
 
 
 def capture(name: str) -> bytes:
@@ -26,6 +27,7 @@ def vllm_page(
     responses: Mapping[str, float] | None = None,
     awake: float = 1,
     started_at: float = 1.7e9,
+    tokens: float | None = None,
 ) -> bytes:
     """A page as a current vLLM writes it. `ttft`: le -> cumulative count; `responses`: status -> count."""
     lines = [
@@ -38,6 +40,8 @@ def vllm_page(
         "# TYPE vllm:time_to_first_token_seconds histogram",
         "# TYPE http_requests_total counter",
     ]
+    if tokens is not None:
+        lines.append(f'vllm:generation_tokens_total{{engine="0",model_name="m"}} {tokens}')
     for le, count in (ttft or {"0.1": 0, "1.0": 0, "+Inf": 0}).items():
         lines.append(
             f'vllm:time_to_first_token_seconds_bucket{{engine="0",le="{le}",model_name="m"}} {count}'

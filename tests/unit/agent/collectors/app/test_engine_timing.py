@@ -9,11 +9,11 @@ import pytest
 
 from headrace_agent.collectors.app.engine import next_scrape
 from headrace_agent.collectors.app.health.probe import overslept
-from headrace_agent.collectors.app.health.rounds import next_due
 from headrace_agent.collectors.app.health.start import serving_since
 from headrace_agent.collectors.app.health.warmup import LONGEST_DELAY_S, delays
 from headrace_agent.collectors.app.health.watch import next_delay
 from headrace_agent.collectors.app.http.dial import endpoint, explain
+from headrace_agent.collectors.grid import next_due
 from tests.support.clock import FakeClock
 
 

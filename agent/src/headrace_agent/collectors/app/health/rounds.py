@@ -9,9 +9,9 @@ little later to hear all answers.
 from __future__ import annotations
 
 import asyncio
-import math
 from typing import Final, Protocol
 
+from headrace_agent.collectors.grid import next_due
 from headrace_shared.clock import Clock
 
 # Most answers are there by then; for those that are not, it looks again at growing distances.
@@ -60,6 +60,15 @@ class Rounds:
             self._timer.cancel()
             self._timer = None
 
+    def hurry(self, member: Member) -> None:
+        """Let one member ask at once, after hearing what it may have been answered, and look for its
+        answer soon and often."""
+        now = self._clock.now()
+        member.listen(now)
+        member.ask(now)
+        self._gap_s = SHORTEST_LOOK_S
+        self._wait_until(min(self._due, now + self._gap_s), now)
+
     def _wait_until(self, at: float, now: float) -> None:
         if self._timer is not None:
             self._timer.cancel()
@@ -86,11 +95,3 @@ class Rounds:
             self._wait_until(self._due, now)
             return
         self._wait_until(max(min([self._due, now + self._gap_s, *wanted]), now + SHORTEST_LOOK_S), now)
-
-
-def next_due(now: float, interval_s: float, offset_s: float = 0.0) -> float:
-    """The next moment on the grid that is at least half an interval away.
-
-    Everything that keeps to a grid wakes together, which costs less than one by one.
-    """
-    return math.floor((now - offset_s) / interval_s + 1.5) * interval_s + offset_s

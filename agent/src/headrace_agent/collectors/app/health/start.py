@@ -11,7 +11,7 @@ from headrace_agent.collectors.app.health.state import Change, EngineHealth
 from headrace_agent.collectors.app.health.warmup import choose_model, complete, delays
 from headrace_agent.collectors.app.http.client import EngineClient
 from headrace_agent.collectors.app.http.errors import CallError
-from headrace_agent.collectors.app.pages.vllm import Figures
+from headrace_agent.collectors.app.pages.figures import Figures
 from headrace_agent.collectors.readings import Model
 from headrace_agent.settings import EngineSettings
 from headrace_shared.clock import Clock
@@ -30,13 +30,15 @@ _PLAUSIBLE_UPTIME_S: Final = 10 * 366 * 86400.0
 class Surroundings:
     """What a starter does through the collector that owns it.
 
-    `scrape` reads one page; `read_models` refreshes the facts and returns the models; `took`
+    `scrape` reads one page; `read_models` refreshes the facts and returns the models; `kind` is the
+    engine's, "" while unknown, which decides how a completion is asked; `took`
     hands a change on; `warmed` is called when a completion was answered; `note` takes the
     warm-up's trouble, "" for none.
     """
 
     scrape: Callable[[], Awaitable[Figures | None]]
     read_models: Callable[[], Awaitable[Sequence[Model]]]
+    kind: Callable[[], str]
     took: Callable[[Change | None], None]
     warmed: Callable[[], None]
     note: Callable[[str], None]
@@ -68,6 +70,14 @@ class Starter:
             self._needed.clear()
             if self._health.awaiting:
                 await self._start()
+
+    async def ask(self) -> None:
+        """Ask one completion of the engine, whatever its state. Raises CallError."""
+        await self._complete(await self._around.read_models())
+
+    async def _complete(self, models: Sequence[Model]) -> None:
+        timeout_s = self._settings.warm_up_timeout_s
+        await complete(self._client, choose_model(models), timeout_s, self._around.kind())
 
     async def _start(self) -> None:
         life = self._health.life
@@ -122,7 +132,7 @@ class Starter:
     async def _try(self, models: Sequence[Model]) -> str:
         """Ask one completion; what went wrong, "" for nothing."""
         try:
-            await complete(self._client, choose_model(models), self._settings.warm_up_timeout_s)
+            await self._complete(models)
         except CallError as error:
             return str(error)
         return ""

@@ -1,7 +1,8 @@
 """The state of one engine, decided from what was seen of it. No clock, no network.
 
 Evidence in, changes out. An engine is SERVING only while its last health answer was 200 and a
-completion was answered since it last was unhealthy, asleep or gone, or while it was adopted.
+completion was answered since it last was unhealthy, asleep or gone, or while it was adopted. One
+that was found stuck also has to answer a completion, or to show that it moves again.
 """
 
 from __future__ import annotations
@@ -35,14 +36,24 @@ class EngineHealth:
         self._warm = False
         self._gone = False
         self._asleep = False
+        self._stuck = False
         self._broken_before = False
         self._unreachable_since: float | None = None
+        self._unreachable_after_s = unreachable_after_s
+
+    def bear(self, unreachable_after_s: float) -> None:
+        """Bear a fault that may not be the engine's for so long from now on."""
         self._unreachable_after_s = unreachable_after_s
 
     @property
     def awaiting(self) -> bool:
         """True where only a completion, or proof of earlier ones, is missing for SERVING."""
         return self.healthy and not self._warm and not self._asleep
+
+    @property
+    def is_stuck(self) -> bool:
+        """True while it is HUNG although its health endpoint may say that all is well."""
+        return self._stuck
 
     def connected(self, now: float) -> Change | None:
         """Something accepts connections where nothing did before."""
@@ -61,6 +72,14 @@ class EngineHealth:
         if self.state is None:
             return self._move(EngineState.DOWN, f"engine not listening: {cause}", now)
         return self._move(EngineState.DOWN, cause, now)
+
+    def ended(self, cause: str, now: float) -> Change | None:
+        """Its server process ended: proof of death, whoever may accept connections in its place."""
+        if self.state is None:
+            # Nothing is known of the engine yet: whoever answers now is met as for the first time.
+            self._lose_life()
+            return None
+        return self.refused(cause, now)
 
     def unreachable(self, cause: str, now: float) -> Change | None:
         """No connection, for a reason that proves nothing; borne for a while."""
@@ -89,13 +108,15 @@ class EngineHealth:
             return self._move(EngineState.LOADING, f"accepts connections and answers nothing: {cause}", now)
         return None
 
-    def health(self, status: int, now: float) -> Change | None:
-        """The health endpoint answered."""
+    def health(self, status: int, now: float, call: str = "GET /health") -> Change | None:
+        """The health endpoint answered; `call` is how it was asked."""
         self._settle()
         if status != 200:
-            return self._unhealthy(f"GET /health answered {status}", now)
+            return self._unhealthy(f"{call} answered {status}", now)
         self.healthy = True
         self._gone = False
+        if self._stuck:
+            return None
         if self.state is EngineState.HUNG and self._warm:
             return self._move(EngineState.SERVING, "answers again", now)
         if self.state is EngineState.HUNG and self._asleep:
@@ -106,7 +127,7 @@ class EngineHealth:
 
     def asleep(self, now: float) -> Change | None:
         """Its operator put the engine to sleep."""
-        self._warm = False
+        self._warm = self._stuck = False
         self._asleep = True
         if self.healthy and self.state is not EngineState.SLEEPING:
             return self._move(EngineState.SLEEPING, "put to sleep by its operator", now)
@@ -138,6 +159,20 @@ class EngineHealth:
         self._warm = True
         return self._move(EngineState.SERVING, cause, now)
 
+    def stuck(self, life: int, cause: str, now: float) -> Change | None:
+        """It says that it is well, nothing moves, and a completion asked in this life went unanswered."""
+        if self.state is not EngineState.SERVING or life != self.life:
+            return None
+        self._stuck = True
+        return self._move(EngineState.HUNG, cause, now)
+
+    def unstuck(self, cause: str, now: float) -> Change | None:
+        """It answered a completion, or its figures move again."""
+        was_stuck, self._stuck = self._stuck, False
+        if was_stuck and self.healthy and self.state is EngineState.HUNG:
+            return self._move(EngineState.SERVING, cause, now)
+        return None
+
     def _unhealthy(self, cause: str, now: float) -> Change | None:
         was_gone = self._gone
         self._lose_life()
@@ -155,7 +190,7 @@ class EngineHealth:
 
     def _lose_life(self) -> None:
         self.life += 1
-        self.healthy = self._warm = self._asleep = False
+        self.healthy = self._warm = self._asleep = self._stuck = False
 
     def _move(self, state: EngineState, cause: str, now: float) -> Change | None:
         if state is self.state:

@@ -47,16 +47,22 @@ class ConnectionWatch:
     """Holds one idle connection to an engine.
 
     `gone(cause)` is called once when a connection has ended and its reconnect is refused,
-    `connected()` whenever a connection is made.
+    `connected()` whenever a connection is made, `ended()` whenever one ends.
     """
 
     def __init__(
-        self, dialer: Dialer, clock: Clock, gone: Callable[[str], None], connected: Callable[[], None]
+        self,
+        dialer: Dialer,
+        clock: Clock,
+        gone: Callable[[str], None],
+        connected: Callable[[], None],
+        ended: Callable[[], None],
     ) -> None:
         self._dialer = dialer
         self._clock = clock
         self._gone = gone
         self._connected = connected
+        self._ended = ended
 
     async def run(self) -> None:
         """Watch until cancelled."""
@@ -70,14 +76,14 @@ class ConnectionWatch:
                 continue
             since = self._clock.now()
             await connection.until_end()
+            self._ended()
             delay = next_delay(delay, self._clock.now() - since)
             await asyncio.sleep(delay)
 
     async def _connect(self, after_end: bool) -> _Idle | None:
         try:
             async with asyncio.timeout(CONNECT_TIMEOUT_S):
-                # Its end is that of the engine's socket, encrypted or not.
-                connection = await self._dialer.dial(_Idle, tls=False)
+                connection = await self._dialer.dial(_Idle)
         except ConnectionRefusedError:
             if after_end:
                 self._gone("connection closed, reconnect refused")

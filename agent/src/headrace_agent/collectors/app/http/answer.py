@@ -37,20 +37,43 @@ class AnswerParser:
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
-        self._http = httptools.HttpResponseParser(self)
+        self._http: httptools.HttpResponseParser | None = httptools.HttpResponseParser(self)
         self._received = 0
         self._status = 0
         self._measured = False
         self._chunks = 0
-        self._body = bytearray()
+        self._body: bytes | bytearray = b""
         self._whole = False
         self._surplus = False
         self._trouble: CallError | None = None
         self.reusable = False
 
-    def feed(self, data: bytes) -> Answer | None:
-        """Take in what came; the answer, once it is whole."""
+    def feed(self, data: bytes | memoryview) -> Answer | None:
+        """Take in what came; the answer, once it is whole. Nothing is taken in after that."""
         self._received += len(data)
+        try:
+            self._read(data)
+        except CallError:
+            self._http = None
+            raise
+        if not self._whole:
+            return None
+        # It and this object hold each other: pages would pile up until they are collected.
+        self._http = None
+        self.reusable = self.reusable and not self._surplus
+        return Answer(self._status, bytes(self._body))
+
+    def end(self) -> Answer:
+        """The connection has ended: the answer, where its end says that it is whole."""
+        self._http = None
+        if not self._received:
+            raise ClosedError("the connection was closed without an answer")
+        if not self._status or self._measured:
+            raise BrokenError("the answer was cut short")
+        return Answer(self._status, bytes(self._body))
+
+    def _read(self, data: bytes | memoryview) -> None:
+        assert self._http is not None, "the answer is whole"
         try:
             self._http.feed_data(data)
         except httptools.HttpParserError as error:
@@ -59,26 +82,9 @@ class AnswerParser:
             self._surplus = True
         if self._trouble is not None:
             raise self._trouble
-        if not self._whole:
-            self._check_extra()
-            return None
-        self.reusable = self.reusable and not self._surplus
-        return Answer(self._status, bytes(self._body))
-
-    def end(self) -> Answer:
-        """The connection has ended: the answer, where its end says that it is whole."""
-        if not self._received:
-            raise ClosedError("the connection was closed without an answer")
-        if not self._status or self._measured:
-            raise BrokenError("the answer was cut short")
-        return Answer(self._status, bytes(self._body))
-
-    def _check_extra(self) -> None:
         extra = self._received - len(self._body)
-        if extra > MAX_HEAD_BYTES + _CHUNK_EXTRA * self._chunks:
-            self._refuse(BrokenError(f"not an HTTP answer: its headers exceed {MAX_HEAD_BYTES // 1024} KiB"))
-            assert self._trouble is not None
-            raise self._trouble
+        if not self._whole and extra > MAX_HEAD_BYTES + _CHUNK_EXTRA * self._chunks:
+            raise BrokenError(f"not an HTTP answer: its headers exceed {MAX_HEAD_BYTES // 1024} KiB")
 
     def _refuse(self, trouble: CallError) -> None:
         """Keep the first trouble; it is raised when the parser has returned."""
@@ -108,9 +114,9 @@ class AnswerParser:
                 self._refuse(AnswerError(oversize(self._limit)))
 
     def on_headers_complete(self) -> None:
-        status = self._http.get_status_code()
-        if self._whole:
+        if self._whole or self._http is None:
             return
+        status = self._http.get_status_code()
         if status == 101 or status < 100:
             self._refuse(BrokenError("not an HTTP answer"))
         elif status >= 200:
@@ -129,6 +135,11 @@ class AnswerParser:
         if len(self._body) + len(body) > self._limit:
             self._refuse(AnswerError(oversize(self._limit)))
             return
+        if not self._body:
+            self._body = body  # most come in one piece, which need not be copied
+            return
+        if isinstance(self._body, bytes):
+            self._body = bytearray(self._body)
         self._body += body
 
     def on_message_complete(self) -> None:

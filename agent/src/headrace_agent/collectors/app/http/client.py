@@ -11,10 +11,12 @@ from pathlib import Path
 from typing import Any, Final
 from urllib.parse import quote, unquote, urlsplit
 
+from headrace_agent.collectors.app.http import trust
 from headrace_agent.collectors.app.http.answer import Answer
 from headrace_agent.collectors.app.http.connection import Connection
 from headrace_agent.collectors.app.http.dial import Dialer
 from headrace_agent.collectors.app.http.errors import (
+    REFUSED,
     AnswerError,
     BrokenError,
     ClosedError,
@@ -33,8 +35,9 @@ _IN_PATHS: Final = "/%:@!$&'()*+,;=~"
 class EngineClient:
     """One engine's address; every call raises CallError.
 
-    `api_key_file` is read at each call to the API, so a rotated key is taken up. Redirects are
-    not followed, and no body is taken compressed.
+    `api_key_file` is read at each call that carries the key, so a rotated one is taken up: those to
+    the API, and those to a path that was refused without it. Redirects are not followed, and no
+    body is taken compressed.
     """
 
     def __init__(self, dialer: Dialer, url: str, api_key_file: Path | None = None) -> None:
@@ -42,11 +45,15 @@ class EngineClient:
         self._prefix = quote(urlsplit(url).path, safe=_IN_PATHS)
         self._common = _common_headers(dialer, url)
         self._api_key_file = api_key_file
+        self._locked: set[str] = set()
         self._idle: list[Connection] = []
 
     async def get(self, path: str, timeout_s: float, limit: int = MAX_JSON_BYTES) -> Answer:
         """GET `path`; raises AnswerError where the body exceeds `limit` bytes."""
-        return await self._call("GET", path, timeout_s, limit)
+        answer = await self._call("GET", path, timeout_s, limit)
+        if self.unlock(path, answer.status):
+            answer = await self._call("GET", path, timeout_s, limit)
+        return answer
 
     async def post(self, path: str, body: Mapping[str, Any], timeout_s: float) -> Answer:
         """POST `body` as JSON to `path`."""
@@ -68,10 +75,18 @@ class EngineClient:
         lines = [f"{method} {self._prefix}{path} HTTP/1.1", *self._common]
         if body is not None:
             lines += ["Content-Type: application/json", f"Content-Length: {len(content)}"]
-        if path.startswith("/v1/") and self._api_key_file is not None:
+        asks_key = method == "POST" or path.startswith("/v1/") or path in self._locked
+        if asks_key and self._api_key_file is not None:
             lines = [line for line in lines if not line.startswith("Authorization:")]
             lines.append(f"Authorization: Bearer {_read_key(self._api_key_file)}")
         return "\r\n".join([*lines, "", ""]).encode("ascii") + content
+
+    def unlock(self, path: str, status: int) -> bool:
+        """Whether a path that answered `status` is worth asking again, with the key from now on."""
+        if status not in REFUSED or self._api_key_file is None or path in self._locked:
+            return False
+        self._locked.add(path)
+        return not path.startswith("/v1/")
 
     async def open_line(self) -> Line:
         """A connection for health probes, which the caller closes. Raises CallError."""
@@ -96,7 +111,7 @@ class EngineClient:
         except TimeoutError as error:
             raise SilentError(f"{call} was not answered within {timeout_s:g} s") from error
         except (BrokenError, AnswerError) as error:
-            raise type(error)(f"{call}: {error}") from error
+            raise type(error)(f"{call}: {error}{self._dialer.hint(error)}") from error
 
     async def _exchange(self, request: bytes, limit: int, again: bool) -> Answer:
         """Ask on a connection that waits or on a new one.
@@ -124,7 +139,7 @@ class EngineClient:
         except ConnectionResetError as error:
             raise BrokenError("connection reset") from error
         except (OSError, ValueError) as error:
-            raise UnreachableError(f"no connection to {where}: {error}") from error
+            raise UnreachableError(f"no connection to {where}: {error}{trust.explain(error)}") from error
 
     def _waiting(self) -> Connection | None:
         while self._idle:

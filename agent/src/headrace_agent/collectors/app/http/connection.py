@@ -3,15 +3,23 @@
 from __future__ import annotations
 
 import asyncio
+import ssl
 from collections.abc import Callable
+from typing import Final
 
+from headrace_agent.collectors.app.http import trust
 from headrace_agent.collectors.app.http.answer import Answer, AnswerParser
-from headrace_agent.collectors.app.http.errors import CallError
+from headrace_agent.collectors.app.http.errors import BrokenError, CallError
 
 Heard = Callable[["Answer | CallError"], None]
 
+# Where the event loop puts what it receives, for one connection at a time: what is there is read
+# before it goes on to the next. Most pages fit in; memory of that size asked for at each read would
+# be got from the system and given back each time.
+_RECEIVED: Final = memoryview(bytearray(256 * 1024))
 
-class Connection(asyncio.Protocol):
+
+class Connection(asyncio.BufferedProtocol):
     """`open` while it can be asked; `used` once it has carried an answer."""
 
     def __init__(self) -> None:
@@ -37,8 +45,13 @@ class Connection(asyncio.Protocol):
     async def exchange(self, request: bytes, limit: int) -> Answer:
         """Ask and wait for the answer. Raises CallError; cancelled, it closes the connection."""
         heard: asyncio.Future[Answer | CallError] = asyncio.get_running_loop().create_future()
+
+        def take(answer: Answer | CallError) -> None:
+            if not heard.done():  # it may come in the very turn in which the wait was given up
+                heard.set_result(answer)
+
         try:
-            self.ask(request, limit, heard.set_result)
+            self.ask(request, limit, take)
             answer = await heard
         except BaseException:
             self.close()
@@ -50,7 +63,7 @@ class Connection(asyncio.Protocol):
     def close(self) -> None:
         """End the connection at once."""
         transport, self._transport = self._transport, None
-        self._heard = None
+        self._heard = self._parser = None
         if transport is not None:
             transport.abort()
 
@@ -58,12 +71,15 @@ class Connection(asyncio.Protocol):
         assert isinstance(transport, asyncio.Transport)
         self._transport = transport
 
-    def data_received(self, data: bytes) -> None:
+    def get_buffer(self, sizehint: int) -> memoryview:
+        return _RECEIVED
+
+    def buffer_updated(self, nbytes: int) -> None:
         if self._heard is None or self._parser is None:
             self.close()  # nothing was asked
             return
         try:
-            answer = self._parser.feed(data)
+            answer = self._parser.feed(_RECEIVED[:nbytes])
         except CallError as error:
             self._hand_on(error, keep=False)
             return
@@ -76,12 +92,14 @@ class Connection(asyncio.Protocol):
         if self._heard is None or self._parser is None:
             return
         try:
+            if isinstance(exc, ssl.SSLError):
+                raise BrokenError(f"the connection ended: {exc}{trust.explain(exc)}")
             self._hand_on(self._parser.end(), keep=False)
         except CallError as error:
             self._hand_on(error, keep=False)
 
     def _hand_on(self, answer: Answer | CallError, keep: bool) -> None:
-        heard, self._heard = self._heard, None
+        heard, self._heard, self._parser = self._heard, None, None
         if not keep:
             self.close()
         if heard is not None:

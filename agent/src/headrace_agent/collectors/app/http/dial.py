@@ -6,12 +6,12 @@ import asyncio
 import errno
 import ipaddress
 import socket
-import ssl
 from collections.abc import Awaitable, Callable, Sequence
-from functools import cache
 from typing import Final, TypeVar
 from urllib.parse import urlsplit
 
+from headrace_agent.collectors.app.http.errors import CallError, ClosedError
+from headrace_agent.collectors.app.http.trust import Trust
 from headrace_shared.clock import Clock
 
 NAMES_LAST_S: Final = 30.0
@@ -28,29 +28,36 @@ class Dialer:
     A name is looked up again after a while; where that fails, its last addresses serve on.
     """
 
-    def __init__(self, url: str, clock: Clock) -> None:
+    def __init__(self, url: str, clock: Clock, trust: Trust | None = None) -> None:
         self.host, self.port = endpoint(url)
         self.tls = urlsplit(url).scheme == "https"
+        self._trust = trust if trust is not None else Trust()
         self._clock = clock
         self._addresses: tuple[str, ...] = ()
         self._looked_up_at = -NAMES_LAST_S
 
-    async def dial(self, factory: Callable[[], P], tls: bool | None = None) -> P:
-        """Connect; `tls` overrides what the URL says.
+    async def dial(self, factory: Callable[[], P]) -> P:
+        """Connect, encrypted where the URL says so.
 
         Raises OSError: ConnectionRefusedError only where that proves that nothing listens.
         """
-        context = _trust() if (self.tls if tls is None else tls) else None
+        context = self._trust.context() if self.tls else None
         loop = asyncio.get_running_loop()
 
         async def connect(address: str) -> P:
-            name = self.host if context is not None else None
+            name = (self._trust.server_name or self.host) if context is not None else None
             _, made = await loop.create_connection(
                 factory, address, self.port, ssl=context, server_hostname=name
             )
             return made
 
         return await self._first(connect)
+
+    def hint(self, error: CallError) -> str:
+        """What to do about a call that failed after the connection was made, where that is known."""
+        if self.tls and isinstance(error, ClosedError) and not self._trust.shows_itself:
+            return "; if the engine asks for a certificate, set the cell's tls.cert and tls.key"
+        return ""
 
     async def dial_socket(self) -> socket.socket:
         """A connected socket that does not block and that the event loop does not watch.
@@ -125,9 +132,3 @@ def explain(errors: Sequence[OSError]) -> OSError:
     if telling or len(others) == len(errors):
         return (telling or others or [OSError("the name has no address")])[0]
     return next(error for error in errors if isinstance(error, ConnectionRefusedError))
-
-
-@cache
-def _trust() -> ssl.SSLContext:
-    """The system's certificate authorities; reading them takes a while, and only https needs them."""
-    return ssl.create_default_context()

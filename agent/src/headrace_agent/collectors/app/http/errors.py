@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Final
+
+# The caller is not known, or may not do this.
+REFUSED: Final = (401, 403)
+
 
 class CallError(Exception):
     """A call without a usable answer; the text is the cause, for people."""
@@ -33,4 +38,4 @@ class AnswerError(CallError):
 
 def hint(status: int) -> str:
     """What to do about a status of the engine's API, where that is known; else nothing."""
-    return "; give the cell's api_key_file a valid key" if status in (401, 403) else ""
+    return "; give the cell's api_key_file a valid key" if status in REFUSED else ""

@@ -62,7 +62,7 @@ class PlainLine:
         if self._sock.fileno() < 0:
             return False
         try:
-            self._sock.recv(_READ_BYTES)
+            self._sock.recv(1)
         except BlockingIOError:
             return True
         except OSError:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections import deque
 from collections.abc import Hashable, Mapping, Sequence
 from operator import sub
 from typing import Generic, TypeVar
 
-from headrace_agent.collectors.app.pages.vllm import Figures, is_count
+from headrace_agent.collectors.app.pages.figures import Figures, is_count
+from headrace_agent.collectors.app.pages.mapping import CLASSES, FAILURES, OK
 from headrace_agent.collectors.readings import Totals
 
 Key = TypeVar("Key", bound=Hashable)
@@ -22,15 +24,17 @@ class Increments(Generic[Key]):
     """What has been added to each series since the page before: never negative.
 
     A series is a vector of counters that reset together (the buckets of a histogram; one
-    counter is a vector of one). The first page is the base. A series that appears later started
-    from zero; one in which any counter fell was reset, and what it shows now is new; one that
-    vanished is remembered, so that its return is no jump.
+    counter is a vector of one). The first page is the base, unless all that it shows is wanted
+    (`from_start`). A series that appears later started from zero; one in which any counter fell
+    was reset, and what it shows now is new; one that vanished is remembered, so that its return
+    is no jump. `resets` counts what went back.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, from_start: bool = False) -> None:
         self._last: dict[Key, Values] = {}
         self._epoch: float | None = None
-        self._based = False
+        self._based = from_start
+        self.resets = 0
 
     def update(self, series: Mapping[Key, Values], epoch: float | None) -> dict[Key, Values]:
         """The increments of each series; `epoch` differs where the process was started anew.
@@ -39,6 +43,7 @@ class Increments(Generic[Key]):
         """
         if self._based and epoch is not None and self._epoch is not None and epoch != self._epoch:
             self._last.clear()
+            self.resets += 1
         self._epoch = epoch if epoch is not None else self._epoch
         if not self._based:
             self._based = True
@@ -57,7 +62,10 @@ class Increments(Generic[Key]):
         if last == values or len(last) != len(values):
             return (0.0,) * len(values)
         added = tuple(map(sub, values, last))
-        return values if min(added) < 0 else added
+        if min(added) >= 0:
+            return added
+        self.resets += 1
+        return values
 
 
 class SlidingWindow:
@@ -67,6 +75,10 @@ class SlidingWindow:
         self._length_s = length_s
         self._marks: deque[tuple[float, Values]] = deque()
         self._latest: Values = ()
+
+    def reach(self, length_s: float) -> None:
+        """Be so long from now on; what is known already is kept as far as it reaches back."""
+        self._length_s = length_s
 
     def push(self, values: Sequence[float], now: float) -> None:
         """Take in the vector as it is at `now`."""
@@ -87,29 +99,29 @@ class SlidingWindow:
         self._marks.clear()
 
 
-ERRORS = ("client_errors", "throttled", "server_errors")
-
-
 class RequestCounter:
     """Totals since the agent started, and the error rate over the last `window_s` seconds.
 
-    Responses by status are the source where the engine counts them; where it does not, finished
-    requests give `ok`, client errors are unknown, and so is the error rate.
+    Answers by class are the source where the engine counts them; where it does not, finished
+    requests give `ok`, failures are unknown, and so is the error rate. `from_start`: what the first
+    page shows counts as well.
     """
 
-    def __init__(self, window_s: float) -> None:
-        self._increments: Increments[tuple[str, Hashable]] = Increments()
-        self._sums = dict.fromkeys(("ok", *ERRORS, "cancelled"), 0.0)
-        self._by_status = False
+    def __init__(self, window_s: float, from_start: bool = False) -> None:
+        self._increments: Increments[tuple[str, Hashable]] = Increments(from_start)
+        self._sums = dict.fromkeys(CLASSES, 0.0)
+        self._by_class = False
         self._known: set[str] = set()
         self._epoch: float | None = None
         self._window = SlidingWindow(window_s)
+        if from_start:
+            self._window.push((0.0, 0.0), -math.inf)
 
     def update(self, figures: Figures, now: float) -> None:
         """Take in a page."""
         if figures.started_at is not None and figures.started_at != self._epoch:
-            self._epoch, self._by_status = figures.started_at, False
-        self._by_status = self._by_status or figures.responses is not None
+            self._epoch, self._by_class = figures.started_at, False
+        self._by_class = self._by_class or figures.responses is not None
         self._note_known(figures)
         finished: dict[tuple[str, Hashable], Values] = {
             (kind, ("finished", series)): (value,)
@@ -120,22 +132,29 @@ class RequestCounter:
             for (kind, series), value in (figures.responses or {}).items()
         }
         added = self._increments.update({**finished, **responses}, figures.started_at)
-        for key in responses if self._by_status else finished:
+        for key in responses if self._by_class else finished:
             self._sums[key[0]] += added[key][0]
-        failed = sum(self._sums[name] for name in ERRORS)
-        self._window.push((failed, failed + self._sums["ok"]), now)
+        failed = sum(self._sums[name] for name in FAILURES)
+        self._window.push((failed, sum(self._sums.values())), now)
 
     def _note_known(self, figures: Figures) -> None:
         if figures.responses is not None:
-            self._known |= {"ok", "client_errors", "server_errors"}
-        if figures.exact_codes:
-            self._known.add("throttled")
+            self._known |= figures.tells
         if figures.finished is not None:
-            self._known.add("ok")
+            self._known.add(OK)
+
+    def reach(self, window_s: float) -> None:
+        """Take the error rate over so many seconds from now on."""
+        self._window.reach(window_s)
 
     def restart_window(self) -> None:
         """Leave what was counted so far out of the error rate."""
         self._window.restart()
+
+    @property
+    def resets(self) -> int:
+        """How often counters went back."""
+        return self._increments.resets
 
     @property
     def totals(self) -> Totals | None:
@@ -143,16 +162,16 @@ class RequestCounter:
 
         A class whose sum is beyond what can be counted is absent.
         """
-        if not self._known:
+        counted = {name: self._sums[name] for name in (OK, *FAILURES) if name in self._known}
+        if not counted:
             return None
-        counted = {name: self._sums[name] for name in self._known}
         return Totals(**{name: round(value) for name, value in counted.items() if is_count(value)})
 
     @property
     def error_rate(self) -> float | None:
         """Failed share of the window's requests, 0 to 1; None without requests, or where the
-        engine does not count client errors."""
+        engine does not count failures."""
         delta = self._window.delta()
-        if not self._by_status or not delta or delta[1] <= 0:
+        if not self._by_class or not delta or delta[1] <= 0:
             return None
         return delta[0] / delta[1]

@@ -41,14 +41,20 @@ class WindowedHistogram:
     """The samples of the last `window_s` seconds of a histogram that is read from pages.
 
     Series (data-parallel ranks) are merged over the bounds they share. A change of these bounds
-    restarts the window; a reset of the engine's counters does not.
+    restarts the window; a reset of the engine's counters does not. `from_start`: what the first
+    page shows counts as well.
     """
 
-    def __init__(self, window_s: float) -> None:
-        self._increments: Increments[SeriesKey] = Increments()
+    def __init__(self, window_s: float, from_start: bool = False) -> None:
+        self._from_start = from_start
+        self._increments: Increments[SeriesKey] = Increments(from_start)
         self._window = SlidingWindow(window_s)
         self._bounds: tuple[float, ...] = ()
         self._sums: tuple[float, ...] = ()
+
+    def reach(self, window_s: float) -> None:
+        """Reach back so many seconds from now on."""
+        self._window.reach(window_s)
 
     def update(
         self, series: Mapping[SeriesKey, Mapping[float, float]], epoch: float | None, now: float
@@ -58,13 +64,20 @@ class WindowedHistogram:
             return
         bounds = tuple(sorted(set.intersection(*(set(buckets) for buckets in series.values()))))
         if bounds != self._bounds:
-            self._bounds, self._sums = bounds, (0.0,) * len(bounds)
-            self._increments = Increments()
-            self._window.restart()
+            self._begin(bounds)
         vectors = {key: tuple(buckets[bound] for bound in bounds) for key, buckets in series.items()}
         added = self._increments.update(vectors, epoch).values()
         self._sums = tuple(map(sum, zip(self._sums, *added, strict=True)))
         self._window.push(self._sums, now)
+
+    def _begin(self, bounds: tuple[float, ...]) -> None:
+        first = not self._bounds
+        self._bounds, self._sums = bounds, (0.0,) * len(bounds)
+        self._window.restart()
+        if not first:
+            self._increments = Increments()
+        elif self._from_start:
+            self._window.push(self._sums, -math.inf)
 
     def restart(self) -> None:
         """Leave what was observed so far out of the window."""

@@ -108,6 +108,29 @@ def test_the_end_of_patience_is_not_missed(loop: Loop, interval_s: float) -> Non
     assert any(probe.asked[0] + 2.0 <= at <= probe.asked[0] + 2.001 for at in probe.looked)
 
 
+def test_a_member_in_a_hurry_is_asked_and_looked_at_without_a_round(loop: Loop) -> None:
+    rounds, probe = Rounds(10.0, loop.clock), Probe(answer_s=0.004)
+    rounds.join(probe)
+    loop.run_until(1000.5)
+    asked, looked = len(probe.asked), len(probe.looked)
+    rounds.hurry(probe)
+    assert probe.asked[asked:] == [1000.5]
+    loop.run_until(1000.51)
+    assert probe.looked[looked] - 1000.5 <= 0.0011
+    assert not probe.open, "an answer of some milliseconds is heard within as many"
+    loop.run_until(1012.0)
+    assert len(probe.asked) == asked + 2, "and the rounds go on as before"
+
+
+def test_a_hurry_hears_what_was_answered_before_it_asks_again(loop: Loop) -> None:
+    rounds, probe = Rounds(10.0, loop.clock), Probe(answer_s=0.5, patience_s=30)
+    rounds.join(probe)
+    loop.clock.advance(1.0)
+    rounds.hurry(probe)
+    assert probe.looked == [loop.clock.now()]
+    assert len(probe.asked) == 2
+
+
 def test_a_member_that_left_is_left_alone_and_the_last_one_stops_the_rounds(loop: Loop) -> None:
     rounds, one, two = Rounds(INTERVAL_S, loop.clock), Probe(), Probe()
     rounds.join(one)

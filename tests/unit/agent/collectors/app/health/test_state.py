@@ -35,6 +35,9 @@ STEPS: dict[str, Step] = {
     "answered": lambda h, now: h.answered(h.life, "answered", now),
     "asleep": lambda h, now: h.asleep(now),
     "awake": _awake,
+    "ended": lambda h, now: h.ended("its server ended", now),
+    "stuck": lambda h, now: h.stuck(h.life, "nothing moves", now),
+    "unstuck": lambda h, now: h.unstuck("it moves", now),
 }
 
 
@@ -82,6 +85,27 @@ UP = "200 begin answered"
         # A connection that ends without an answer: once is chance.
         (f"{UP} broken 200 broken", "loading serving"),
         (f"{UP} broken broken", "loading serving down"),
+        # A server's end is a death, whoever accepts connections or answers after it.
+        (f"{UP} ended 200 200", "loading serving down loading"),
+        (f"{UP} ended connected 503 200 answered", "loading serving down loading serving"),
+        (f"{UP} ended silent", "loading serving down loading"),
+        (f"{UP} ended refused ended", "loading serving down"),
+        (f"{UP} silent ended", "loading serving hung down"),
+        ("503 ended 200 answered", "loading down loading serving"),
+        # Before anything is known it decides nothing: who answers next is met for the first time.
+        ("ended", ""),
+        ("200 ended adopt", ""),
+        ("200 ended 200 adopt", "serving"),
+        # Stuck: that the health endpoint says 200 is no recovery.
+        (f"{UP} stuck 200 200", "loading serving hung"),
+        (f"{UP} stuck 200 unstuck", "loading serving hung serving"),
+        (f"{UP} stuck silent unstuck 200", "loading serving hung serving"),
+        (f"{UP} stuck 503 200 answered", "loading serving hung down loading serving"),
+        (f"{UP} stuck refused 200", "loading serving hung down loading"),
+        (f"{UP} stuck asleep 200 awake answered", "loading serving hung sleeping serving"),
+        ("200 begin stuck unstuck", "loading"),
+        (f"{UP} unstuck", "loading serving"),
+        (f"{UP} silent stuck 200", "loading serving hung serving"),
         # Hanging.
         (f"{UP} silent silent 200", "loading serving hung serving"),
         (f"{UP} silent refused", "loading serving hung down"),
@@ -115,6 +139,15 @@ def test_answer_of_an_earlier_life_is_not_credited() -> None:
     assert health.state is EngineState.LOADING
 
 
+def test_a_completion_that_an_earlier_life_left_unanswered_is_not_held_against_the_next() -> None:
+    health, _ = run(UP)
+    life = health.life
+    for step in ["refused", "200", "answered"]:
+        STEPS[step](health, 1100.0)
+    assert health.stuck(life, "late", 1101.0) is None
+    assert health.state is EngineState.SERVING
+
+
 def test_serving_since() -> None:
     health, _ = run(UP)
     assert health.serving_since == pytest.approx(1000.3)
@@ -145,7 +178,7 @@ def test_invariants(names: list[str]) -> None:
         before = health.state
         change = STEPS[name](health, clock.advance(0.5))
         assert (change is not None) == (health.state is not before)
-        if name == "refused" or (name == "503"):
+        if name in ("refused", "503", "ended"):
             proven = False
             assert health.state is not EngineState.SERVING
         proven = proven or (name in ("answered", "adopt") and change is not None)

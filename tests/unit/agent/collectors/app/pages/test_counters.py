@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace_agent.collectors.app.pages.counters import MAX_SERIES, Increments, RequestCounter, SlidingWindow
-from headrace_agent.collectors.app.pages.vllm import Figures
+from headrace_agent.collectors.app.pages.figures import Figures
 from headrace_agent.collectors.exposition import SeriesKey
 from headrace_agent.collectors.readings import Totals
 
@@ -16,7 +18,8 @@ DONE: SeriesKey = (("handler", "/v1/completions"),)
 
 def responses(started_at: float | None = 1.0, exact: bool = False, **counts: float) -> Figures:
     by_class = {(kind, DONE): value for kind, value in counts.items()}
-    return Figures(is_vllm=True, responses=by_class, exact_codes=exact, started_at=started_at)
+    tells = frozenset({"ok", "client_errors", "server_errors", *(["throttled"] if exact else [])})
+    return Figures(kind="vllm", responses=by_class, tells=tells, started_at=started_at)
 
 
 class TestIncrements:
@@ -121,6 +124,24 @@ class TestRequestCounter:
         counter.update(responses(ok=1, cancelled=9), 0.5)
         assert counter.error_rate == 0.0
 
+    def test_cancelled_is_one_of_all(self) -> None:
+        counter = RequestCounter(30.0)
+        counter.update(responses(), 0.0)
+        counter.update(responses(ok=5, client_errors=1, cancelled=4), 0.5)
+        assert counter.error_rate == 0.1
+
+    def test_from_the_start_the_first_page_counts(self) -> None:
+        counter = RequestCounter(30.0, from_start=True)
+        counter.update(responses(ok=90, client_errors=10), 0.0)
+        assert counter.totals == Totals(ok=90, client_errors=10, server_errors=0)
+        assert counter.error_rate == 0.1
+
+    def test_resets_are_counted(self) -> None:
+        counter = RequestCounter(30.0)
+        for ok, started_at in ((5, 1.0), (6, 1.0), (2, 1.0), (3, 2.0)):
+            counter.update(responses(started_at, ok=ok), 0.0)
+        assert counter.resets == 2
+
     def test_rate_is_absent_again_when_the_window_holds_no_request(self) -> None:
         counter = RequestCounter(10.0)
         for second in range(30):
@@ -138,21 +159,19 @@ class TestRequestCounter:
         """Where client errors are invisible, an error rate of the rest would be a lie."""
         counter = RequestCounter(30.0)
         for count, now in ((10, 0.0), (14, 0.5)):
-            counter.update(Figures(is_vllm=True, finished={("ok", DONE): count}), now)
+            counter.update(Figures(kind="vllm", finished={("ok", DONE): count}), now)
         assert counter.totals == Totals(ok=4)
         assert counter.error_rate is None
 
     def test_no_counter_at_all(self) -> None:
         counter = RequestCounter(30.0)
-        counter.update(Figures(is_vllm=True), 0.0)
+        counter.update(Figures(kind="vllm"), 0.0)
         assert counter.totals is None
 
     def test_finished_requests_are_not_counted_twice(self) -> None:
         counter = RequestCounter(30.0)
         for count, now in ((1, 0.0), (3, 0.5)):
-            both = Figures(
-                is_vllm=True, responses={("ok", DONE): count}, finished={("ok", DONE): count}, started_at=1.0
-            )
+            both = replace(responses(ok=count), finished={("ok", DONE): count})
             counter.update(both, now)
         assert counter.totals == Totals(ok=2, client_errors=0, server_errors=0)
 

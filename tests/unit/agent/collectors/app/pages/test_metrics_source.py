@@ -61,7 +61,7 @@ def test_captures_twice_over(name: str) -> None:
     source = source_of(capture(name), capture(name))
     assert source.signals(0.5).keys() == {"queue_depth", "kv_fill"}
     assert source.reading(0.5).status is Status.OK
-    assert source.is_vllm
+    assert source.kind == "vllm"
 
 
 def test_0_6_6_says_what_it_lacks() -> None:
@@ -94,7 +94,7 @@ def test_failure_is_said_at_once_and_figures_last_while_fresh() -> None:
         (Answer(200, b""), Status.NO_DATA, "empty"),
         (Answer(200, b"<html></html>"), Status.FAILED, "HTML"),
         (Answer(200, b"\xff\xfe"), Status.FAILED, "not UTF-8"),
-        (Answer(200, b"go_goroutines 5\n"), Status.NO_DATA, "no vllm: family"),
+        (Answer(200, b"go_goroutines 5\n"), Status.NO_DATA, "no family of an engine"),
         (Answer(200, b"vllm:num_requests_wai"), Status.FAILED, "cut short"),
         (Answer(200, vllm_page()[:-3]), Status.OK, "cut short"),
     ],
@@ -134,8 +134,8 @@ def test_windows_restart_after_the_warm_up() -> None:
 HUGE = (
     'vllm:num_requests_running{{engine="{0}"}} 1.7e308\n'
     'vllm:num_requests_waiting{{engine="{0}"}} 1.7e308\n'
-    'http_requests_total{{handler="/v1/x",status="2xx",rank="{0}"}} 1.7e308\n'
-    'http_requests_total{{handler="/v1/x",status="4xx",rank="{0}"}} 9e15\n'
+    'http_requests_total{{handler="/v1/completions",status="2xx",rank="{0}"}} 1.7e308\n'
+    'http_requests_total{{handler="/v1/completions",status="4xx",rank="{0}"}} 9e15\n'
     'vllm:time_to_first_token_seconds_bucket{{engine="{0}",le="-1.7e308"}} 1.7e308\n'
     'vllm:time_to_first_token_seconds_bucket{{engine="{0}",le="1.7e308"}} 1.7e308\n'
     'vllm:time_to_first_token_seconds_bucket{{engine="{0}",le="+Inf"}} 1.7e308\n'

@@ -8,11 +8,12 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from headrace_agent.collectors.app.pages.engines.vllm import VLLM
+from headrace_agent.collectors.app.pages.figures import read
 from headrace_agent.collectors.app.pages.page import MAX_LINES, Page, PageReader, Wanted
-from headrace_agent.collectors.app.pages.vllm import WANTED, read
 from headrace_agent.collectors.exposition import (
     MAX_LINE_CHARS,
-    MAX_NEW_CHARS,
+    MAX_NEW_BYTES,
     MAX_PAGE_BYTES,
     Labels,
     PageError,
@@ -111,8 +112,8 @@ def test_a_page_made_to_take_long_is_refused() -> None:
 @pytest.mark.parametrize("name", [VLLM_0_6_6, VLLM_0_10_2, VLLM_0_32_0])
 def test_real_pages_stay_far_within_the_limits(name: str) -> None:
     """What is new on the first page of a real engine is a tenth of what may be."""
-    samples = PageReader(WANTED).read(capture(name)).samples
-    assert sum(len(sample.name) + len(str(sample.labels)) for sample in samples) < MAX_NEW_CHARS / 10
+    samples = PageReader(VLLM.wanted).read(capture(name)).samples
+    assert sum(len(sample.name) + len(str(sample.labels)) for sample in samples) < MAX_NEW_BYTES / 10
 
 
 def test_an_unchanged_page_is_read_once() -> None:
@@ -135,11 +136,11 @@ def test_a_page_after_one_that_was_refused_is_read_anew() -> None:
 
 def _is_contained(raw: bytes) -> None:
     try:
-        page = PageReader(WANTED).read(raw)
+        page = PageReader(VLLM.wanted).read(raw)
     except PageError:
         return
     assert isinstance(page, Page)
-    figures = read(page)
+    figures = read(VLLM, page)
     for value in (figures.queue_depth, figures.running, figures.kv_fill):
         assert value is None or (math.isfinite(value) and value >= 0)
 
@@ -151,7 +152,7 @@ def test_any_bytes(raw: bytes) -> None:
 
 LINE = st.builds(
     lambda name, labels, value: f"{name}{labels} {value}",
-    st.sampled_from([*WANTED.samples, "# TYPE vllm:num_requests_waiting", "# TYPE "]),
+    st.sampled_from([*VLLM.wanted.samples, "# TYPE vllm:num_requests_waiting", "# TYPE "]),
     st.text(alphabet='{}=",\\ \tabel#_\u0000é', max_size=25),
     st.one_of(st.floats().map(repr), st.integers().map(str), st.text(max_size=8), st.just("9" * 400)),
 )
@@ -170,5 +171,5 @@ def test_any_nonsense_under_real_names(raw: bytes) -> None:
 def test_capture_cut_anywhere_gives_no_wrong_figure(length: int) -> None:
     """What a cut page still says is what the whole page says."""
     raw = capture(VLLM_0_32_0)
-    whole = set(map(str, PageReader(WANTED).read(raw).samples))
-    assert set(map(str, PageReader(WANTED).read(raw[:length]).samples)) <= whole
+    whole = set(map(str, PageReader(VLLM.wanted).read(raw).samples))
+    assert set(map(str, PageReader(VLLM.wanted).read(raw[:length]).samples)) <= whole

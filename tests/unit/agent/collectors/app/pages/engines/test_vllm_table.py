@@ -6,20 +6,22 @@ import math
 
 import pytest
 
+from headrace_agent.collectors.app.pages.engines.vllm import VLLM
+from headrace_agent.collectors.app.pages.figures import Figures, read
 from headrace_agent.collectors.app.pages.page import PageReader
-from headrace_agent.collectors.app.pages.vllm import WANTED, Figures, read
 from headrace_shared.signals import NAMES
 from tests.unit.agent.collectors.app.engine_pages import (
     VLLM_0_6_6,
     VLLM_0_10_2,
     VLLM_0_32_0,
+    VLLM_0_32_0_BUSY,
     capture,
     vllm_page,
 )
 
 
 def figures(raw: bytes) -> Figures:
-    return read(PageReader(WANTED).read(raw))
+    return read(VLLM, PageReader(VLLM.wanted).read(raw))
 
 
 def counts(what: dict[tuple[str, object], float]) -> dict[str, float]:
@@ -60,7 +62,7 @@ def test_0_32_0() -> None:
     found = figures(capture(VLLM_0_32_0))
     assert (found.queue_depth, found.running, found.kv_fill) == (0.0, 0.0, 0.0)
     assert by_class(found, "responses") == {"ok": 117, "client_errors": 26}
-    assert not found.exact_codes
+    assert "throttled" not in found.tells
     assert by_class(found, "finished") == {"ok": 117, "cancelled": 0, "server_errors": 0}
     assert found.ttft is not None
     (buckets,) = found.ttft.values()
@@ -69,6 +71,22 @@ def test_0_32_0() -> None:
     assert found.awake is True
     assert found.has_served
     assert found.missing == ()
+
+
+def test_real_engine_under_load() -> None:
+    """A real 0.32 with requests in flight, some of them too long."""
+    found = figures(capture(VLLM_0_32_0_BUSY))
+    assert (found.queue_depth, found.running, found.in_flight) == (0.0, 21.0, 21)
+    assert found.kv_fill == pytest.approx(0.010989, abs=1e-6)
+    assert by_class(found, "responses") == {"ok": 96, "client_errors": 26}
+    assert found.progress == (7099.0, 17198.0)
+
+
+def test_every_figure_says_where_it_is_from() -> None:
+    assert figures(capture(VLLM_0_6_6)).sources["kv_fill"] == "vllm:gpu_cache_usage_perc"
+    found = figures(capture(VLLM_0_32_0)).sources
+    assert found["kv_fill"] == "vllm:kv_cache_usage_perc"
+    assert found["error_rate"] == "http_requests_total"
 
 
 def test_sleeping() -> None:
@@ -91,7 +109,14 @@ def test_one_sleeping_rank_is_asleep() -> None:
         ('handler="/v1/responses",method="POST",status="429"', "throttled"),
         ('handler="/v1/responses",method="POST",status="499"', "cancelled"),
         ('handler="/v1/completions",method="POST",status="5xx"', "server_errors"),
+        ('handler="/v1/messages",method="POST",status="2xx"', "ok"),
+        ('handler="/pooling",method="POST",status="2xx"', "ok"),
         ('handler="/v1/models",method="GET",status="2xx"', None),
+        ('handler="/v1/models",method="POST",status="4xx"', None),
+        ('handler="/v1/responses/{response_id}",method="GET",status="4xx"', None),
+        ('handler="/v1/chat/completions/render",method="POST",status="2xx"', None),
+        ('handler="/metrics",method="GET",status="5xx"', None),
+        ('handler="/v1/unload_lora_adapter",method="POST",status="4xx"', None),
         ('handler="none",method="GET",status="4xx"', None),
         ('handler="/tokenize",method="POST",status="2xx"', None),
         ('handler="/v1/load_lora_adapter",method="POST",status="4xx"', None),
@@ -168,10 +193,6 @@ def test_missing_families_are_named() -> None:
         "vllm:request_success_total",
         "http_requests_total",
     )
-
-
-def test_foreign_page_is_not_vllm() -> None:
-    assert not figures(b"process_start_time_seconds 1\nhttp_requests_total 3\n").is_vllm
 
 
 def test_figures_bear_catalogue_names() -> None:

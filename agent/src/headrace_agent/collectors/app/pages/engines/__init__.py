@@ -1,0 +1,1 @@
+"""One mapping table for each kind of engine."""
