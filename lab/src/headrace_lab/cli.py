@@ -12,11 +12,12 @@ from headrace_lab.demo.commands import demo
 from headrace_lab.gpu.commands import exporter
 from headrace_lab.load.commands import load
 from headrace_lab.real.commands import demo_real
+from headrace_lab.wan.commands import wan
 
 app = typer.Typer(
     name="headrace-lab",
-    help="The lab: simulated cells and exporters, an open-loop load driver, and demonstrations "
-    "that run the real agent, controller and Envoy on this machine.",
+    help="The lab: simulated cells and exporters, an open-loop load driver, a WAN emulator, and "
+    "demonstrations that run the real agent, controller and Envoy on this machine.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
@@ -35,6 +36,7 @@ app.command()(demo_real)
 app.command()(load)
 app.command()(cell)
 app.command("dcgm")(exporter)
+app.command()(wan)
 
 
 def main() -> None:

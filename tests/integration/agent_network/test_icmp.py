@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import os
+import statistics
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import suppress
 
 import icmplib.sockets
 import pytest
-from icmplib import SocketPermissionError
+from icmplib import ICMPRequest, ICMPv4Socket, SocketPermissionError
 
 from headrace_agent.collectors.network import echo as echo_module
-from headrace_agent.collectors.network.collector import GatewayTarget
+from headrace_agent.collectors.network.collector import MAX_GATEWAYS, GatewayTarget
 from headrace_agent.collectors.network.echo import IcmpProber, Outcome
 from headrace_agent.collectors.readings import PathMethod
 from headrace_shared.clock import SystemClock
@@ -38,6 +40,70 @@ async def test_echoes_at_the_same_time_do_not_take_each_others_replies() -> None
     probers = [IcmpProber(SystemClock()) for _ in range(2)]
     echoes = await asyncio.gather(*(each.echo("127.0.0.1", 0, 1.0) for each in probers * 5))
     assert {each.outcome for each in echoes} == {Outcome.REPLY}
+
+
+async def test_as_many_gateways_as_can_be_do_not_look_slower_than_one() -> None:
+    hosts = [f"127.0.{number // 128}.{number % 128 + 1}" for number in range(MAX_GATEWAYS)]
+    many = [GatewayTarget(host, host, 0) for host in hosts]
+    async with measuring("icmp", many[0]) as paths:
+        alone = (await paths.until(many[0].id, alive)).rtt_ms
+    async with measuring("icmp", *many) as paths:
+        for gateway in many:
+            await paths.until(gateway.id, lambda reading: reading.rtt_ms is not None, 30.0)
+        readings = paths.collector.readings(paths.clock.now())
+    together = statistics.median(reading.rtt_ms or 0.0 for reading in readings)
+    assert alone is not None
+    assert together < max(5.0, 5 * alone), f"{alone} ms alone, {together} ms among {MAX_GATEWAYS}"
+
+
+async def test_a_raw_socket_hears_its_own_gateway_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One that heard every reply would be woken by each echo of every other path."""
+    base, heard = icmplib.sockets.ICMPSocket, []
+    send, parse = base.send, base._parse_reply
+
+    def send_after_another(self: icmplib.sockets.ICMPSocket, request: ICMPRequest) -> None:
+        with ICMPv4Socket() as other:
+            send(other, ICMPRequest("127.0.0.9", 1, 1))
+        send(self, request)
+
+    def note(self: icmplib.sockets.ICMPSocket, packet: bytes, source: str, current_time: float) -> object:
+        heard.append(packet)
+        return parse(self, packet, source, current_time)
+
+    monkeypatch.setattr(base, "send", send_after_another)
+    monkeypatch.setattr(base, "_parse_reply", note)
+    assert (await IcmpProber(SystemClock()).echo("127.0.0.1", 0, 1.0)).outcome is Outcome.REPLY
+    assert len(heard) <= 2, "on loopback there is its own request, and the reply to it"
+
+
+async def test_a_cancellation_that_comes_with_the_reply_is_heeded(monkeypatch: pytest.MonkeyPatch) -> None:
+    """asyncio.wait_for swallows it up to Python 3.11; the path's task would never end."""
+    receive = icmplib.sockets.AsyncSocket.receive
+
+    async def swallow(sock: icmplib.sockets.AsyncSocket, *args: object) -> object:
+        reply = await receive(sock, *args)
+        with suppress(asyncio.CancelledError):
+            await asyncio.Event().wait()
+        return reply
+
+    monkeypatch.setattr(icmplib.sockets.AsyncSocket, "receive", swallow)
+    echo = asyncio.create_task(IcmpProber(SystemClock()).echo("127.0.0.1", 0, 1.0), name="echo")
+    await asyncio.sleep(0.1)
+    echo.cancel()
+    await asyncio.wait([echo], timeout=5.0)
+    assert echo.cancelled()
+
+
+async def test_what_a_local_firewall_holds_back_says_nothing_about_the_path() -> None:
+    """The kernel answers EACCES to an echo to a broadcast address, as it does for a firewall's rule."""
+    echo = await IcmpProber(SystemClock()).echo("255.255.255.255", 0, 1.0)
+    assert echo.outcome is Outcome.UNABLE
+    assert "this host lets none out" in echo.detail
+
+
+async def test_an_address_without_a_route_is_a_lost_path() -> None:
+    echo = await IcmpProber(SystemClock()).echo("2001:db8::1", 0, 0.2)
+    assert echo.outcome is Outcome.LOST
 
 
 async def test_a_wall_clock_that_jumps_drops_the_sample(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,4 +1,4 @@
-"""Measures the path to every gateway, one task a path, a few echoes at a time."""
+"""Measures the path to every gateway, one task a path, one echo after the other."""
 
 from __future__ import annotations
 
@@ -8,9 +8,10 @@ from typing import Any
 
 from headrace_agent.collectors.containment import Mishaps
 from headrace_agent.collectors.network.echo import Echo, IcmpProber, Outcome, Prober, TcpProber
-from headrace_agent.collectors.network.names import Resolver, UnresolvedError
+from headrace_agent.collectors.network.names import CACHE_S, Resolver, UnresolvedError
+from headrace_agent.collectors.network.pace import Pace
 from headrace_agent.collectors.network.path import Condition, GatewayTarget, Path
-from headrace_agent.collectors.network.policy import probe
+from headrace_agent.collectors.network.policy import probe, probe_preferred
 from headrace_agent.collectors.readings import PathReading
 from headrace_agent.settings import NetworkSettings
 from headrace_shared import log
@@ -19,9 +20,9 @@ from headrace_shared.tasks import Supervisor
 
 __all__ = ["GatewayTarget", "PathCollector"]
 
-# Many echoes at once on one loop inflate each other's round trip.
-AT_ONCE = 4
 MAX_GATEWAYS = 256
+# The gateway behind a dead path may have moved: its name is asked for again sooner.
+DEAD_NAME_S = 15.0
 
 
 class PathCollector:
@@ -48,9 +49,7 @@ class PathCollector:
         self._paths: dict[str, Path] = {}
         self._running: dict[str, tuple[Path, asyncio.Task[Any]]] = {}
         self._changed = asyncio.Event()
-        self._quick = asyncio.Semaphore(AT_ONCE)
-        # Echoes on dead paths wait out their time-out: they do so in a lane of their own.
-        self._slow = asyncio.Semaphore(AT_ONCE)
+        self._pace = Pace(clock)
 
     def set_gateways(self, gateways: Sequence[GatewayTarget]) -> None:
         """Measure these from now on. A gateway that stays the same keeps its figures."""
@@ -82,7 +81,7 @@ class PathCollector:
         known = self._paths.get(target.id)
         if known is not None and known.target == target:
             return known
-        return Path(target, self._probers[0].method, self._settings.interval_s)
+        return Path(target, self._probers[0].method, self._settings.interval_s, self._settings.timeout_s)
 
     async def _reconcile(self, tasks: Supervisor) -> None:
         """Stop the tasks of paths that are gone, start those of new ones."""
@@ -102,25 +101,31 @@ class PathCollector:
         part = f"network: path to {path.target.id}"
         while True:
             began = self._clock.now()
+            address = path.address
             try:
-                echo = await self._measure(path)
+                addresses = await self._resolver.resolve(
+                    path.target.host, DEAD_NAME_S if path.dead else CACHE_S
+                )
+                address = path.choose(addresses)
+                echo = await self._measure(path, address)
                 self._mishaps.clear(part)
+            except UnresolvedError as error:
+                echo = Echo(Outcome.UNABLE, path.method, detail=str(error))
             except Exception as error:  # noqa: BLE001 - one path's trouble stays its own
                 echo = Echo(Outcome.UNABLE, path.method, detail=self._mishaps.note(part, error))
-            if path.take(echo, self._clock.now()):
+            if path.take(echo, address, self._clock.now()):
                 self._tell(path, echo)
             interval = self._settings.interval_s
             await asyncio.sleep(max(interval - (self._clock.now() - began), interval / 10))
 
-    async def _measure(self, path: Path) -> Echo:
-        try:
-            address = await self._resolver.resolve(path.target.host)
-        except UnresolvedError as error:
-            return Echo(Outcome.UNABLE, path.method, detail=str(error))
-        async with self._slow if path.dead else self._quick:
-            return await probe(
-                self._probers, path.method, path.dead, address, path.target.port, self._settings.timeout_s
-            )
+    async def _measure(self, path: Path, address: str) -> Echo:
+        probers, port, timeout_s = self._probers, path.target.port, self._settings.timeout_s
+        await self._pace.turn()
+        if path.return_due(self._clock.now()):
+            echo = await probe_preferred(probers, address, port, timeout_s)
+            if echo is not None:
+                return echo
+        return await probe(probers, path.method, path.dead, address, port, timeout_s)
 
     def _tell(self, path: Path, echo: Echo) -> None:
         bad = path.condition in (Condition.DEAD, Condition.UNABLE)
@@ -129,6 +134,7 @@ class PathCollector:
             "path changed",
             gateway=path.target.id,
             host=path.target.host,
+            address=path.address,
             condition=path.condition.value,
             method=path.method.value,
             detail=echo.detail,

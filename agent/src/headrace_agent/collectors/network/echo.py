@@ -22,15 +22,20 @@ from icmplib import (
 )
 
 from headrace_agent.collectors.network.estimate import credible
+from headrace_agent.collectors.network.rights import NOT_ALLOWED
 from headrace_agent.collectors.readings import PathMethod
 from headrace_shared.clock import Clock
 
-NOT_ALLOWED = (
-    "ICMP is not allowed here; give the agent CAP_NET_RAW, or add its group to net.ipv4.ping_group_range"
-)
 # The wall clock that icmplib's own time-out goes by may have jumped when it ends this early.
 EARLY = 0.9
-LOCAL_TROUBLE = frozenset((errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM, errno.EADDRNOTAVAIL))
+# The kernel sends an unanswered SYN again after this long: what is answered later may be the answer
+# to the second, and its time no round trip.
+SYN_AGAIN_S = 1.0
+LOCAL_TROUBLE = frozenset(
+    (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM, errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT)
+)
+# A local firewall answers a send with these; so does a broadcast address.
+HELD_BACK = frozenset((errno.EPERM, errno.EACCES))
 
 
 class Outcome(Enum):
@@ -45,7 +50,8 @@ class Outcome(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Echo:
-    """One echo; `rtt_ms` is there for a REPLY only."""
+    """One echo; `rtt_ms` is there for a REPLY only. `detail` says why it is none, or why a REPLY
+    came another way than the preferred one."""
 
     outcome: Outcome
     method: PathMethod
@@ -89,8 +95,11 @@ class IcmpProber:
             return await self._exchange(sock, request, timeout_s)
 
     async def _exchange(self, sock: AsyncSocket, request: ICMPRequest, timeout_s: float) -> Echo:
-        began = self._clock.now()
         try:
+            # A raw socket that is not connected wakes for every reply to this host: with many echoes
+            # out, each reply would cost as many readings, and all round trips would grow by them.
+            sock.sock.connect((request.destination, 0))
+            began = self._clock.now()
             async with asyncio.timeout(timeout_s * 1.1):
                 sock.send(request)
                 reply = await sock.receive(request, timeout_s)
@@ -98,9 +107,10 @@ class IcmpProber:
             if self._clock.now() - began < timeout_s * EARLY:
                 return self._end(Outcome.DROPPED, "the wall clock jumped")
             return self._end(Outcome.LOST, f"no reply within {timeout_s:g} s")
-        except ICMPSocketError as error:
-            return self._end(Outcome.LOST, f"not sent: {error}")
+        except (ICMPSocketError, OSError) as error:
+            return self._failed(error)
         elapsed = self._clock.now() - began
+        _heed_cancellation()
         try:
             reply.raise_for_status()
         except ICMPError as error:
@@ -109,6 +119,11 @@ class IcmpProber:
         if not credible(rtt, elapsed):
             return self._end(Outcome.DROPPED, "the wall clock jumped")
         return Echo(Outcome.REPLY, self.method, rtt * 1000)
+
+    def _failed(self, error: ICMPSocketError | OSError) -> Echo:
+        """icmplib hides the kernel's reason behind its own words."""
+        cause = error if isinstance(error, OSError) else error.__context__
+        return _failed(self.method, cause if isinstance(cause, OSError) else OSError(str(error)), "ICMP")
 
     def _end(self, outcome: Outcome, detail: str) -> Echo:
         return Echo(outcome, self.method, detail=detail)
@@ -123,6 +138,25 @@ def _open(address: str) -> ICMPv4Socket | ICMPv6Socket:
         return kind(privileged=False)
 
 
+def _heed_cancellation() -> None:
+    """asyncio.wait_for, by which icmplib waits, swallows a cancellation that comes together with the
+    reply (up to Python 3.11): a path that is taken out would be measured for ever."""
+    task = asyncio.current_task()
+    if task is not None and task.cancelling():
+        raise asyncio.CancelledError
+
+
+def _failed(method: PathMethod, error: OSError, what: str) -> Echo:
+    """A send that the kernel refused: the path's fault, unless this host holds it back."""
+    reason = error.strerror or str(error) or type(error).__name__
+    if error.errno in HELD_BACK:
+        return Echo(
+            Outcome.UNABLE, method, detail=f"{what}: this host lets none out ({reason}): a firewall rule?"
+        )
+    outcome = Outcome.UNABLE if error.errno in LOCAL_TROUBLE else Outcome.LOST
+    return Echo(outcome, method, detail=f"{what}: {reason}")
+
+
 class TcpProber:
     """The time of a TCP handshake: one round trip, plus what the peer's kernel needs."""
 
@@ -132,22 +166,28 @@ class TcpProber:
         self._clock = clock
 
     async def echo(self, address: str, port: int, timeout_s: float) -> Echo:
-        """Connect to `port` and close again. A refusal is a loss: nothing serves there."""
+        """Connect to `port` and close again. A refusal is a loss: nothing serves there.
+
+        What is not answered within SYN_AGAIN_S is lost, however long `timeout_s` is.
+        """
         if not 0 < port < 65536:
             return self._end(Outcome.UNABLE, "the gateway has no TCP port to measure by")
         family = socket.AF_INET6 if ":" in address else socket.AF_INET
+        timeout_s = min(timeout_s, SYN_AGAIN_S)
         try:
             with socket.socket(family, socket.SOCK_STREAM) as sock:
                 sock.setblocking(False)
                 began = self._clock.now()
                 async with asyncio.timeout(timeout_s):
                     await asyncio.get_running_loop().sock_connect(sock, (address, port))
-                return Echo(Outcome.REPLY, self.method, (self._clock.now() - began) * 1000)
+                rtt_s = self._clock.now() - began
         except TimeoutError:
             return self._end(Outcome.LOST, f"no connection within {timeout_s:g} s")
         except OSError as error:
-            outcome = Outcome.UNABLE if error.errno in LOCAL_TROUBLE else Outcome.LOST
-            return self._end(outcome, f"port {port}: {error.strerror or type(error).__name__}")
+            return _failed(self.method, error, f"port {port}")
+        if rtt_s >= SYN_AGAIN_S:
+            return self._end(Outcome.LOST, "the first SYN was not answered")
+        return Echo(Outcome.REPLY, self.method, rtt_s * 1000)
 
     def _end(self, outcome: Outcome, detail: str) -> Echo:
         return Echo(outcome, self.method, detail=detail)

@@ -6,7 +6,7 @@ import asyncio
 import ipaddress
 import socket
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
@@ -18,24 +18,31 @@ RETRY_S = 5.0
 WAIT_S = 1.0
 MAX_LOOKUPS = 4
 MAX_NAMES = 1024
+MAX_ADDRESSES = 8
 
-Lookup = Callable[[str], str]
+Lookup = Callable[[str], Sequence[str]]
 
 
 class UnresolvedError(Exception):
     """A name that has no address now; the message says why."""
 
 
-def look_up(host: str) -> str:
-    """The first address of `host`, in the system's order; blocks. Raises OSError or ValueError."""
-    return str(socket.getaddrinfo(host, None, type=socket.SOCK_DGRAM)[0][4][0])
+def look_up(host: str) -> tuple[str, ...]:
+    """The addresses of `host`, IPv4 and IPv6, in the system's order; blocks. Raises OSError or
+    ValueError."""
+    found = socket.getaddrinfo(host, None, type=socket.SOCK_DGRAM)
+    return tuple(dict.fromkeys(str(each[4][0]) for each in found))[:MAX_ADDRESSES]
 
 
 @dataclass(frozen=True, slots=True)
 class _Entry:
-    address: str | None
+    addresses: tuple[str, ...]
     trouble: str
-    until: float
+    asked_at: float
+
+    def fresh(self, now: float, max_age_s: float) -> bool:
+        """Whether the name need not be asked for again."""
+        return now - self.asked_at < (RETRY_S if self.trouble else max_age_s)
 
 
 class Resolver:
@@ -48,24 +55,25 @@ class Resolver:
         self._entries: dict[str, _Entry] = {}
         self._out: dict[str, asyncio.Future[None]] = {}
 
-    async def resolve(self, host: str) -> str:
-        """An address of `host`, at most 60 s old; an older one where the name server fails.
+    async def resolve(self, host: str, max_age_s: float = CACHE_S) -> tuple[str, ...]:
+        """The addresses of `host`, at least one; older than `max_age_s` only while the name server
+        is being asked again, or fails.
 
         Raises UnresolvedError.
         """
         with suppress(ValueError):  # a name, then
-            return str(ipaddress.ip_address(host))
+            return (str(ipaddress.ip_address(host)),)
         entry = self._entries.get(host)
-        if entry is None or entry.until <= self._clock.now():
+        if entry is None or not entry.fresh(self._clock.now(), max_age_s):
             out = self._refresh(host)
-            if out is not None and (entry is None or entry.address is None):
+            if out is not None and (entry is None or not entry.addresses):
                 await asyncio.wait([out], timeout=WAIT_S)
                 entry = self._entries.get(host)
         if entry is None:
             raise UnresolvedError(f"the name {host} is not resolved yet: the name server does not answer")
-        if entry.address is None:
+        if not entry.addresses:
             raise UnresolvedError(f"the name {host} cannot be resolved: {entry.trouble}")
-        return entry.address
+        return entry.addresses
 
     def _refresh(self, host: str) -> asyncio.Future[None] | None:
         """The look-up of `host` that is out, started if need be; None while too many others are."""
@@ -79,23 +87,24 @@ class Resolver:
         return self._out[host]
 
     def _run(self, host: str, loop: asyncio.AbstractEventLoop) -> None:
-        address, trouble = None, ""
+        addresses: tuple[str, ...] = ()
+        trouble = "it has no address"
         try:
-            address = self._lookup(host)
+            addresses = tuple(self._lookup(host))
         except (OSError, ValueError) as error:
             trouble = getattr(error, "strerror", None) or type(error).__name__
         try:
-            loop.call_soon_threadsafe(self._keep, host, address, trouble)
+            loop.call_soon_threadsafe(self._keep, host, addresses, trouble)
         except RuntimeError:
             return  # the loop has closed: nobody waits for this answer any more
 
-    def _keep(self, host: str, address: str | None, trouble: str) -> None:
+    def _keep(self, host: str, addresses: tuple[str, ...], trouble: str) -> None:
         now = self._clock.now()
         before = self._entries.get(host)
-        if address is not None:
-            entry = _Entry(address, "", now + CACHE_S)
+        if addresses:
+            entry = _Entry(addresses, "", now)
         else:
-            entry = _Entry(before.address if before is not None else None, trouble, now + RETRY_S)
+            entry = _Entry(before.addresses if before is not None else (), trouble, now)
         if len(self._entries) >= MAX_NAMES:
             self._entries.clear()
         self._entries[host] = entry
