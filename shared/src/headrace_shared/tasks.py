@@ -89,6 +89,20 @@ async def run_until_signal(main: Callable[[asyncio.Event], Awaitable[None]]) -> 
     await main(stop)
 
 
+def hold_hangups() -> None:
+    """Keep every SIGHUP waiting for `on_hangup`: left alone, one that comes early ends the program."""
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGHUP})
+
+
+def on_hangup(callback: Callable[[], None]) -> None:
+    """Call `callback` in the running event loop at each SIGHUP, one that was held included.
+
+    Several that come together may be one call.
+    """
+    asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, callback)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGHUP})
+
+
 def run_program(main: Callable[[asyncio.Event], Awaitable[None]]) -> None:
     """Run a whole program: `main(stop)` in an event loop, until it returns.
 

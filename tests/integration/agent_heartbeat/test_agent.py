@@ -204,7 +204,7 @@ async def test_systemd_is_told(
         monkeypatch.setenv("NOTIFY_SOCKET", str(tmp_path / "notify"))
         async with running(settings(controller.port), Fakes("c1", "c2")):
             await asyncio.sleep(0.05)
-            assert systemd.recv(100) == b"READY=1"
+            assert systemd.recv(200).splitlines()[0] == b"READY=1"
         assert systemd.recv(100) == b"STOPPING=1"
 
 

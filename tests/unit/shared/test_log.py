@@ -37,3 +37,23 @@ def test_lower_levels_are_left_out() -> None:
     log.configure("warning", "json", out)
     log.get("x").info("quiet")
     assert out.getvalue() == ""
+
+
+def test_a_logger_that_exists_takes_a_new_level_and_form() -> None:
+    """A reload may change both, and parts of a program bind their loggers once."""
+    out = io.StringIO()
+    log.configure("info", "json", out)
+    logger = log.get("stream").bind(controller="c")
+    logger.debug("left out")
+    assert out.getvalue() == ""
+    log.configure("debug", "json", out)
+    logger.debug("told")
+    assert json.loads(out.getvalue())["event"] == "told"
+    out.truncate(out.seek(0))
+    log.configure("error", "console", out)
+    logger.warning("left out")
+    logger.error("told to people")
+    assert "told to people" in out.getvalue()
+    assert "left out" not in out.getvalue()
+    with pytest.raises(ValueError, match="Expecting value"):
+        json.loads(out.getvalue())

@@ -22,12 +22,24 @@ class Gateways:
         self._named: dict[str, list[GatewayTarget]] = {controller: [] for controller in controllers}
 
     def update(self, controller: str, gateways: Sequence[pb.Gateway]) -> tuple[GatewayTarget, ...]:
-        """Take one controller's list; returns the union, sorted by id. Unusable entries are left out."""
+        """Take one controller's list; returns the union. Unusable entries are left out, and so is the
+        word of a controller that is followed no more."""
+        if controller not in self._named:
+            return self.union
         self._named[controller] = [
             GatewayTarget(gateway.id, gateway.host, gateway.port)
             for gateway in gateways
             if gateway.id and 0 < len(gateway.host) <= 253 and gateway.port <= 65535
         ]
+        return self.union
+
+    def follow(self, controllers: Sequence[str]) -> None:
+        """Keep to these controllers, in this order; the gateways of any other are dropped."""
+        self._named = {controller: self._named.get(controller, []) for controller in controllers}
+
+    @property
+    def union(self) -> tuple[GatewayTarget, ...]:
+        """What all controllers name, sorted by id."""
         union: dict[str, GatewayTarget] = {}
         for targets in self._named.values():
             for target in targets:

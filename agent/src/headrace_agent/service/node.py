@@ -2,26 +2,34 @@
 
 from __future__ import annotations
 
+import asyncio
 import math
 from dataclasses import replace
+from typing import Final
 
 from headrace_agent.collectors.containment import Mishaps
 from headrace_agent.collectors.readings import (
-    EngineFacts,
     EngineReading,
     EngineState,
-    Gpu,
     HardwareReading,
     PathReading,
     SourceReading,
     Status,
     Tally,
 )
-from headrace_agent.heartbeat.build import CellReading, Identity, build_hello, build_telemetry
+from headrace_agent.heartbeat.build import (
+    CellReading,
+    Identity,
+    MemberReading,
+    build_hello,
+    build_telemetry,
+)
 from headrace_agent.service.sources import Sources
 from headrace_agent.settings import AgentSettings
 from headrace_pb.v1 import telemetry_pb2 as pb
 from headrace_shared.clock import Clock
+
+LOOK_INTERVAL_S: Final = 0.02
 
 
 class Node:
@@ -35,24 +43,39 @@ class Node:
         self, settings: AgentSettings, identity: Identity, sources: Sources, clock: Clock, mishaps: Mishaps
     ) -> None:
         self.identity = identity
-        self._cells = {cell.id: cell for cell in settings.cells}
-        self._sources = sources
         self._clock = clock
         self._mishaps = mishaps
         self._engines: dict[str, EngineReading] = {}
         self._hardware: dict[str, HardwareReading] = {}
+        self.adopt(settings, sources)
+
+    def adopt(self, settings: AgentSettings, sources: Sources) -> None:
+        """Speak for what `settings` name from now on, out of `sources`."""
+        self._cells = {cell.id: cell for cell in settings.cells}
+        self._gpus = {cell.id: cell.gpus for cell in settings.cells}
+        self._members = tuple(member.cell for member in settings.members)
+        self._gpus |= {member.cell: member.gpus for member in settings.members}
+        self._sources = sources
         self._read_at = math.nan
         self._read: list[CellReading] = []
         self._hello: pb.Hello | None = None
-        self._facts: list[tuple[EngineFacts, tuple[Gpu, ...]]] = []
+        self._facts: list[object] = []
+        for known in (self._engines, self._hardware):
+            for cell_id in known.keys() - self._gpus.keys():
+                del known[cell_id]
 
     def __contains__(self, cell_id: str) -> bool:
         return cell_id in self._cells
 
     @property
     def cell_ids(self) -> tuple[str, ...]:
-        """In the order of the settings file."""
+        """The cells with an engine on this host, in the order of the settings file."""
         return tuple(self._cells)
+
+    @property
+    def cells_with_gpus(self) -> tuple[str, ...]:
+        """The cells of `cell_ids`, and those of other nodes that have GPUs of this host."""
+        return tuple(self._gpus)
 
     def engine(self, cell_id: str, now: float | None = None) -> EngineReading:
         """One cell's engine, now or at `now`."""
@@ -66,11 +89,11 @@ class Node:
         return reading
 
     def hardware(self, cell_id: str, now: float | None = None) -> HardwareReading:
-        """The GPUs under one cell, now or at `now`."""
+        """This host's GPUs under one cell, now or at `now`."""
         part = f"reading of {cell_id}: hardware"
         try:
             reading = self._sources.hardware.reading(
-                self._cells[cell_id].gpus, self._clock.now() if now is None else now
+                self._gpus[cell_id], self._clock.now() if now is None else now
             )
         except Exception as error:  # noqa: BLE001 - one cell's trouble stays its own
             failed = SourceReading("hardware", Status.FAILED, detail=self._mishaps.note(part, error))
@@ -89,6 +112,10 @@ class Node:
                 for cell in self._cells.values()
             ]
         return self._read
+
+    def members(self, now: float) -> list[MemberReading]:
+        """This host's GPUs under other nodes' cells, at `now`."""
+        return [MemberReading(cell_id, self.hardware(cell_id, now)) for cell_id in self._members]
 
     def paths(self, now: float) -> tuple[PathReading, ...]:
         """Every path, at `now`."""
@@ -123,28 +150,33 @@ class Node:
         )
 
     def cells_on(self, uuid: str) -> list[str]:
-        """The cells that run on a GPU, however their settings name it."""
+        """The cells that run on a GPU of this host, however their settings name it."""
         return [
-            cell.id
-            for cell in self._cells.values()
-            if uuid in [gpu.uuid for gpu in self.hardware(cell.id).gpus]
+            cell_id
+            for cell_id in self.cells_with_gpus
+            if uuid in [gpu.uuid for gpu in self.hardware(cell_id).gpus]
         ]
 
     def hello(self, now: float) -> pb.Hello:
         """Who speaks, and all its cells' facts. While no fact changes it is the same message."""
-        readings = self.readings(now)
-        facts = [(each.engine.facts, each.hardware.gpus) for each in readings]
+        readings, members = self.readings(now), self.members(now)
+        facts: list[object] = [(each.engine.facts, each.hardware.gpus) for each in readings]
+        facts += [each.hardware.gpus for each in members]
         if self._hello is None or facts != self._facts:
-            self._hello, self._facts = build_hello(self.identity, readings), facts
+            self._hello, self._facts = build_hello(self.identity, readings, members), facts
         return self._hello
 
     def telemetry(self, now: float) -> pb.Telemetry:
         """A full beat; a cell of which nothing is known yet is left out, not called LOADING."""
         engines = self._sources.engines
         seen = [each for each in self.readings(now) if engines[each.cell.id].first_seen.is_set()]
-        return build_telemetry(seen, self.paths(now), now)
+        return build_telemetry(seen, self.paths(now), now, self.members(now))
 
     async def first_look(self) -> None:
-        """Return when every engine has been seen once."""
+        """Return when every engine has been seen once, and, where GPUs are all that a member has to
+        tell, every hardware source has been asked once."""
         for engine in self._sources.engines.values():
             await engine.first_seen.wait()
+        tallies = self._sources.hardware.tallies
+        while self._members and not all(each.tries for each in tallies().values()):  # noqa: ASYNC110 (counts only)
+            await asyncio.sleep(LOOK_INTERVAL_S)

@@ -23,3 +23,30 @@ def notify(state: str, environ: Mapping[str, str] = os.environ) -> bool:
         log.get("notify").warning("systemd could not be told", state=state, socket=path, error=str(error))
         return False
     return True
+
+
+def notify_ready(status: str) -> bool:
+    """The agent is at work (again); `status` is what `systemctl status` shows of it."""
+    return notify(f"READY=1\nSTATUS={_line(status)}")
+
+
+def notify_reloading(now: float) -> bool:
+    """A reload began at `now`, seconds on CLOCK_MONOTONIC; `notify_ready` ends it."""
+    return notify(f"RELOADING=1\nMONOTONIC_USEC={round(now * 1e6)}")
+
+
+def watchdog_interval_s(environ: Mapping[str, str] = os.environ, pid: int | None = None) -> float | None:
+    """How often systemd wants to hear WATCHDOG=1 at the least, in seconds; None where it does not.
+
+    The words of a variable that is meant for another process, or is no number, are not heeded.
+    """
+    wanted = environ.get("WATCHDOG_USEC", "")
+    meant_for = environ.get("WATCHDOG_PID", "")
+    if meant_for and meant_for != str(os.getpid() if pid is None else pid):
+        return None
+    return int(wanted) / 1e6 if wanted.isascii() and wanted.isdigit() and int(wanted) > 0 else None
+
+
+def _line(text: str) -> str:
+    """One line: a line break would begin another assignment."""
+    return " ".join(text.split())

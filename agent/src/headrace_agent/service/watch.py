@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from itertools import count
 from typing import Final
 
+from headrace_agent.collectors.grid import BETWEEN_S, next_due
 from headrace_agent.collectors.readings import CellEvent, EventKind
 from headrace_agent.heartbeat.drain import Drains
 from headrace_agent.service.node import Node
@@ -44,11 +45,11 @@ class Watch:
             if turn % GPUS_EVERY == 0:
                 self.check_gpus(now)
             self.check_drains(now)
-            await asyncio.sleep(INTERVAL_S)
+            await asyncio.sleep(next_due(now, INTERVAL_S, BETWEEN_S) - now)
 
     def check_gpus(self, now: float) -> None:
         """One look at the GPUs under all cells."""
-        for cell_id in self._node.cell_ids:
+        for cell_id in self._node.cells_with_gpus:
             self._check_gpus(cell_id, now)
 
     def check_drains(self, now: float) -> None:
@@ -78,6 +79,11 @@ class Watch:
         """A controller takes a drain back."""
         if self._drains.cancel(controller, undrain.cell_id):
             self._log.info("drain cancelled", cell=undrain.cell_id, controller=controller)
+
+    def forget(self, *, cells: Collection[str] = (), controller: str = "") -> None:
+        """Drop what belongs to cells, or to a controller, that this agent has no more."""
+        self._drains.forget(cells=cells, controller=controller)
+        self._lost.difference_update(cells)
 
     def xid(self, uuid: str, xid: int) -> None:
         """A GPU reported an XID: every cell on it is told of."""

@@ -1,13 +1,14 @@
-"""The agent's own pages: /metrics for Prometheus, /healthz for supervisors."""
+"""The agent's own pages: /metrics for Prometheus, /healthz and /readyz for supervisors."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
-from typing import Any, Final
+from typing import Final
 
 from aiohttp import web
 
+from headrace_agent.service.health import Verdict
 from headrace_shared.net import HostPort, explain_listen
 
 CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
@@ -16,19 +17,27 @@ SHUTDOWN_S: Final = 0.2
 
 @asynccontextmanager
 async def serving(
-    address: HostPort, metrics: Callable[[], bytes], health: Callable[[], dict[str, Any]]
+    address: HostPort,
+    metrics: Callable[[], bytes],
+    live: Callable[[], Verdict],
+    ready: Callable[[], Verdict],
 ) -> AsyncIterator[None]:
-    """Serve both pages while the context is open. Raises CannotListenError."""
+    """Serve the pages while the context is open. Raises CannotListenError."""
     app = web.Application()
 
     async def show_metrics(request: web.Request) -> web.Response:
         return web.Response(body=metrics(), headers={"Content-Type": CONTENT_TYPE})
 
-    async def show_health(request: web.Request) -> web.Response:
-        return web.json_response(health())
+    def showing(judge: Callable[[], Verdict]) -> Callable[[web.Request], Awaitable[web.Response]]:
+        async def show(request: web.Request) -> web.Response:
+            verdict = judge()
+            return web.json_response(verdict.body, status=verdict.status)
+
+        return show
 
     app.router.add_get("/metrics", show_metrics)
-    app.router.add_get("/healthz", show_health)
+    app.router.add_get("/healthz", showing(live))
+    app.router.add_get("/readyz", showing(ready))
     runner = web.AppRunner(app, access_log=None, shutdown_timeout=SHUTDOWN_S)
     await runner.setup()
     try:

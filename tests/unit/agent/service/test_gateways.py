@@ -30,6 +30,16 @@ def test_a_gateway_that_no_controller_names_any_more_is_gone() -> None:
     assert gateways.update("a", []) == ()
 
 
+def test_a_controller_that_is_followed_no_more_has_no_say() -> None:
+    gateways = Gateways(["a", "b"])
+    gateways.update("a", [gateway("g1", "10.0.0.1")])
+    gateways.update("b", [gateway("g1", "10.9.9.9"), gateway("g2")])
+    gateways.follow(["b", "c"])
+    assert [(each.id, each.host) for each in gateways.union] == [("g1", "10.9.9.9"), ("g2", "10.0.0.1")]
+    assert gateways.update("a", [gateway("g9")]) == gateways.union, "its last word comes late"
+    assert [each.id for each in gateways.update("c", [gateway("g3")])] == ["g1", "g2", "g3"]
+
+
 def test_unusable_entries_are_left_out_and_the_number_is_bounded() -> None:
     gateways = Gateways(["a"])
     bad = [gateway("", "h"), gateway("g", ""), gateway("g", "h" * 300), gateway("g", "h", 70_000)]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 from pathlib import Path
 
@@ -9,17 +10,24 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from headrace_agent.collectors.containment import Mishaps
-from headrace_agent.collectors.readings import HardwareReading, SourceReading, Status
+from headrace_agent.collectors.readings import (
+    EngineReading,
+    EngineState,
+    HardwareReading,
+    SourceReading,
+    Status,
+)
 from headrace_agent.heartbeat.build import Identity
 from headrace_agent.heartbeat.stream import ControllerStream, Handlers
 from headrace_agent.service.metrics import AgentMetrics, build_page, render
 from headrace_agent.service.node import Node
+from headrace_agent.service.reload import Reloader
 from tests.support.agent_sources import Fakes
 from tests.support.clock import FakeClock
 from tests.unit.agent.service.test_watch import SETTINGS
 
 DOCS = Path(__file__).parents[4] / "docs" / "metrics.md"
-ROW = re.compile(r"^\| `(headrace_agent_\w+)` \| ([^|]*) \|", re.MULTILINE)
+ROW = re.compile(r"^\| `(headrace_agent_\w+)` \|([^|]*)\|", re.MULTILINE)
 
 
 def documented() -> dict[str, set[str]]:
@@ -34,11 +42,16 @@ def served() -> dict[str, set[str]]:
     sources = fakes.build(SETTINGS, clock, fakes.on_event, fakes.on_xid, mishaps)
     node = Node(SETTINGS, Identity("n", "s", "0", 1), sources, clock, mishaps)
     fakes.engines["c1"].read(1, clock.now())
+    fakes.engines["c2"].now = EngineReading(EngineState.SERVING, missing=("http_requests_total",))
     fakes.hardware.now[(0,)] = HardwareReading(sources=(SourceReading("dcgm", Status.OK, clock.now()),))
     mishaps.note("part", KeyError("x"))
     handlers = Handlers(lambda *_: None, lambda *_: None, lambda *_: None)
-    streams = [ControllerStream(each, node, handlers, clock) for each in SETTINGS.controllers]
-    page = render(build_page(AgentMetrics(node, streams, clock, mishaps))).decode()
+    streams = {
+        str(each.address): ControllerStream(each, node, handlers, clock) for each in SETTINGS.controllers
+    }
+    reloader = Reloader(None, asyncio.Event(), clock, mishaps)
+    own = AgentMetrics(node, streams, clock, mishaps, reloader, lambda: "0123456789ab")
+    page = render(build_page(own)).decode()
     found: dict[str, set[str]] = {}
     for family in text_string_to_metric_families(page):
         for sample in family.samples:
