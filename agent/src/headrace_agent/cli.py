@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import faulthandler
 import os
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Final
 
@@ -14,6 +16,10 @@ import typer
 
 import headrace_agent
 from headrace_agent import settings as settings_module
+from headrace_agent.commands.check import command as check_command
+from headrace_agent.commands.discover import command as discover_command
+from headrace_agent.commands.read.command import app as read_app
+from headrace_agent.settings import AgentSettings
 from headrace_shared import log
 from headrace_shared.config import ConfigError
 from headrace_shared.net import CannotListenError
@@ -21,6 +27,8 @@ from headrace_shared.tls import TlsError, channel_credentials
 
 # systemd and operators are promised an end within two seconds of SIGTERM.
 EXIT_WITHIN_S: Final = 1.7
+_STDOUT: Final = 1
+_STDERR: Final = 2
 
 EPILOG: Final = """\
 Example of a config file:
@@ -41,10 +49,13 @@ Example of a config file:
 
 \b
 Try it:
-  headrace-agent config check agent.yaml
+  headrace-agent discover --output agent.yaml   # what runs on this host, as a config to fill in
+  headrace-agent check --config agent.yaml      # tries every source, and says how to mend each
   headrace-agent run --config agent.yaml
+  headrace-agent read engine http://127.0.0.1:8000/metrics
 
 SIGTERM or Ctrl-C says goodbye to the controllers and ends with exit code 0.
+SIGHUP takes up a changed config file; one that cannot be used is logged and changes nothing.
 Exit code 2: the config, a certificate or a port cannot be used; stderr says which and what to do.
 """
 
@@ -59,6 +70,9 @@ app = typer.Typer(
 )
 config_app = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="Look after config files.")
 app.add_typer(config_app, name="config")
+app.add_typer(read_app, name="read")
+app.command(epilog=check_command.EPILOG)(check_command.check)
+app.command(epilog=discover_command.EPILOG)(discover_command.discover)
 
 
 @contextmanager
@@ -91,18 +105,23 @@ def _root(
 def run(
     config: Annotated[Path, typer.Option("--config", "-c", help="The agent's config file (YAML).")],
 ) -> None:
-    """Run the agent until SIGTERM or Ctrl-C."""
+    """Run the agent until SIGTERM or Ctrl-C; SIGHUP takes up a changed config file."""
     from headrace_agent import service
-    from headrace_shared.tasks import run_program
+    from headrace_shared.tasks import hold_hangups, on_hangup, run_program
 
+    hold_hangups()
+    # What a watchdog ends for its silence tells where it hung.
+    faulthandler.enable()
     with _clear_errors():
         settings = settings_module.load(config)
         log.configure(settings.log.level, settings.log.format)
 
         async def main(stop: asyncio.Event) -> None:
+            reload = asyncio.Event()
+            on_hangup(partial(_take_hangup, reload, stop, os.isatty(_STDERR)))
             watching = asyncio.create_task(_bound_exit(stop, _exit_hard), name="bound the exit")
             try:
-                await service.run(settings, stop)
+                await service.run(settings, stop, reload, partial(_load, config))
             finally:
                 watching.cancel()
 
@@ -113,15 +132,43 @@ def run(
 def check(path: Annotated[Path, typer.Argument(help="The config file to check.")]) -> None:
     """Check a config file and the TLS files it names; list everything that is wrong."""
     with _clear_errors():
-        settings = settings_module.load(path)
-        for controller in settings.controllers:
-            if controller.tls is not None:
-                channel_credentials(controller.tls, f"controllers ({controller.address}): tls")
-    cells = ", ".join(cell.id for cell in settings.cells)
-    controllers = ", ".join(str(each.address) for each in settings.controllers)
-    typer.echo(
-        f"{path}: good.\nnode {settings.node} at {settings.site}; cells: {cells}; controllers: {controllers}"
-    )
+        settings = _load(path)
+    named = {
+        "cells": [cell.id for cell in settings.cells],
+        "member of": [member.cell for member in settings.members],
+        "controllers": [str(each.address) for each in settings.controllers],
+    }
+    said = [f"{what}: {', '.join(names)}" for what, names in named.items() if names]
+    typer.echo(f"{path}: good.\nnode {settings.node} at {settings.site}; {'; '.join(said)}")
+    for warning in settings.warnings():
+        typer.echo(f"warning: {warning}", err=True)
+
+
+def _load(path: Path) -> AgentSettings:
+    """The settings, with the TLS files they name checked. Raises ConfigError and TlsError."""
+    from headrace_agent.collectors.app.http.trust import engine_trust
+
+    settings = settings_module.load(path)
+    for controller in settings.controllers:
+        if controller.tls is not None:
+            channel_credentials(controller.tls, f"controllers ({controller.address}): tls")
+    for cell in settings.cells:
+        engine_trust(cell)
+    return settings
+
+
+def _take_hangup(reload: asyncio.Event, stop: asyncio.Event, had_terminal: bool) -> None:
+    """SIGHUP: somebody asks for a reload, or the terminal is gone in which the agent was started.
+
+    There is nobody left then to whom it could log, or who could end it.
+    """
+    if not had_terminal or os.isatty(_STDERR):
+        reload.set()
+        return
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    for stream in (_STDOUT, _STDERR):
+        os.dup2(nowhere, stream)
+    stop.set()
 
 
 async def _bound_exit(stop: asyncio.Event, end: Callable[[], None], within_s: float = EXIT_WITHIN_S) -> None:

@@ -171,6 +171,12 @@ MISTAKES: dict[str, tuple[Callable[[str], str], tuple[str, ...]]] = {
         lambda text: text.replace("18000", "18000\n    tls: {ca: /nonexistent/ca.pem}"),
         ("/nonexistent/ca.pem", "give a readable PEM file"),
     ),
+    "an engine's tls files": (
+        lambda text: text.replace(
+            "http://127.0.0.1:8000", "https://127.0.0.1:8000\n    tls: {ca: /none.pem}"
+        ),
+        ("cells (c1): tls.ca: /none.pem", "give a readable PEM file"),
+    ),
 }
 
 
@@ -242,6 +248,29 @@ def test_a_good_config_is_called_good(tmp_path: Path) -> None:
     assert (ended.returncode, ended.stderr) == (0, "")
     assert "good" in ended.stdout
     assert "c1" in ended.stdout
+
+
+def test_a_config_of_members_only_is_called_good_and_says_of_what(tmp_path: Path) -> None:
+    lines = GOOD.splitlines(keepends=True)
+    start = next(at for at, line in enumerate(lines) if line.startswith("cells:"))
+    end = next((at for at in range(start + 1, len(lines)) if lines[at][0] not in " -#"), len(lines))
+    text = "".join(lines[:start] + lines[end:]) + "members: [{cell: far-1, gpus: [0]}]\n"
+    ended = CliRunner().invoke(app, ["config", "check", str(write(tmp_path, text))])
+    assert ended.exit_code == 0, ended.stderr
+    assert "member of: far-1;" in ended.stdout
+    assert "cells:" not in ended.stdout
+
+
+def test_config_check_warns_of_an_address_that_gateways_cannot_reach(tmp_path: Path) -> None:
+    text = """node: n
+site: s
+controllers: [{address: "10.0.0.5:18000"}]
+cells: [{id: c1, url: "http://127.0.0.1:8000"}]
+"""
+    ended = CliRunner().invoke(app, ["config", "check", str(write(tmp_path, text))])
+    assert ended.exit_code == 0
+    assert "warning: cells: c1: gateways on other hosts cannot reach 127.0.0.1:8000" in ended.stderr
+    assert "set advertise" in ended.stderr
 
 
 def test_the_example_in_the_help_is_a_good_config(tmp_path: Path) -> None:

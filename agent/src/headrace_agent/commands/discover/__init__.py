@@ -1,0 +1,1 @@
+"""`headrace-agent discover`: the GPUs and engines of this host, and a config for them."""

@@ -1,0 +1,1 @@
+"""`headrace-agent read`: what the agent would take from one page."""
