@@ -42,6 +42,13 @@ class FakeEngine:
     def tallies(self) -> dict[str, Tally]:
         return {"engine": Tally(5, 2)}
 
+    def troubles(self) -> dict[str, str]:
+        return {}
+
+    @property
+    def process_watch(self) -> str:
+        return "watching 1 process"
+
     def read(self, in_flight: int | None, read_at: float) -> None:
         """A fresh page of the engine."""
         source = SourceReading("engine", Status.OK, read_at)

@@ -26,23 +26,59 @@ def _http_url(text: str) -> str:
 
 HttpUrl = Annotated[str, AfterValidator(_http_url)]
 
+MAX_GPUS = 64
+MAX_NODES = 64
+
+
+def _each_once(gpus: tuple[str | int, ...]) -> tuple[str | int, ...]:
+    twice = [gpu for gpu in dict.fromkeys(gpus) if gpus.count(gpu) > 1]
+    if twice:
+        raise ValueError(f"GPU {twice[0]} stands twice; name each once")
+    return gpus
+
+
+Gpus = Annotated[tuple[str | int, ...], Field(max_length=MAX_GPUS), AfterValidator(_each_once)]
+"""GPUs by index, UUID or the start of one; a MIG instance as `UUID:INSTANCE`."""
+
+
+class EngineTlsSettings(TlsSettings):
+    """How an https engine is known, and how the agent shows itself to it.
+
+    Without `ca` the system's authorities are trusted. `server_name` is the name that the engine's
+    certificate must carry (default: the host of the cell's `url`).
+    """
+
+    server_name: str | None = Field(None, min_length=1, max_length=253)
+
+    @model_validator(mode="after")
+    def _whole(self) -> Self:
+        if (self.cert is None) != (self.key is None):
+            raise ValueError("give both cert and key, or neither")
+        return self
+
 
 class CellSettings(Settings):
     """One engine on this host.
 
     `url` is where the agent reaches it; `advertise` is where gateways do (default: the host and
     port of `url`) and must be an IP address. `gpus` names the GPUs under it by UUID or index; none
-    means that no hardware figure belongs to it. `kind` overrides the detection from the metrics
-    page. `api_key_file` holds the key that the agent's own completions carry.
+    means that no hardware figure belongs to it. `nodes` names the other hosts that the engine runs
+    on too: their agents, and no others, may report as its members. `kind` overrides the detection
+    from the metrics page, and `metrics_url` is where that page is, if not under `url`. `api_key_file`
+    holds the key that the agent's own calls carry where the engine asks for one; `tls` belongs to
+    an https `url`.
     """
 
     id: Name
     url: HttpUrl
     advertise: HostPortField | None = None
-    gpus: tuple[str | int, ...] = ()
-    kind: Literal["auto", "vllm"] = "auto"
+    gpus: Gpus = ()
+    nodes: tuple[Name, ...] = Field((), max_length=MAX_NODES)
+    kind: Literal["auto", "vllm", "sglang", "tensorrt-llm", "triton", "tgi", "llamacpp"] = "auto"
+    metrics_url: HttpUrl | None = None
     labels: dict[str, str] = Field(default_factory=dict)
     api_key_file: Path | None = None
+    tls: EngineTlsSettings | None = None
 
     @property
     def address(self) -> HostPort:
@@ -63,6 +99,28 @@ class CellSettings(Settings):
                 "set advertise to the address at which gateways reach this engine"
             ) from error
         return self
+
+    @model_validator(mode="after")
+    def _page_fits(self) -> Self:
+        if self.metrics_url is not None and urlsplit(self.metrics_url).query:
+            raise ValueError("metrics_url has a query, which is not sent; write the address without it")
+        return self
+
+    @model_validator(mode="after")
+    def _tls_fits(self) -> Self:
+        if self.tls is not None and not self.url.startswith("https:"):
+            raise ValueError("tls is set and the url is not https; write https:// in url, or remove tls")
+        return self
+
+
+class MemberSettings(Settings):
+    """GPUs of this host under an engine that another host's agent speaks for.
+
+    `cell` is the cell's id there, whose `nodes` must name this node.
+    """
+
+    cell: Name
+    gpus: Gpus = Field(min_length=1)
 
 
 class EngineSettings(Settings):
@@ -116,12 +174,13 @@ class ControllerSettings(Settings):
 
 
 class AgentSettings(Settings):
-    """The whole file."""
+    """The whole file. A host without an engine's server of its own has `members` only."""
 
     node: Name
     site: Name
     controllers: tuple[ControllerSettings, ...] = Field(min_length=1, max_length=16)
-    cells: tuple[CellSettings, ...] = Field(min_length=1, max_length=256)
+    cells: tuple[CellSettings, ...] = Field((), max_length=256)
+    members: tuple[MemberSettings, ...] = Field((), max_length=256)
     engine: EngineSettings = EngineSettings()
     hardware: HardwareSettings = HardwareSettings()
     network: NetworkSettings = NetworkSettings()
@@ -139,6 +198,47 @@ class AgentSettings(Settings):
             if twice:
                 raise ValueError(f"cells: two cells have the same {what} {twice[0]!r}; give each its own")
         return self
+
+    @model_validator(mode="after")
+    def _speaks_for_something(self) -> Self:
+        if not self.cells and not self.members:
+            raise ValueError(
+                "cells: there are none, and no members; add an entry to cells for each engine on this "
+                "host, or to members for each engine of another host that runs on GPUs of this one"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _members_elsewhere(self) -> Self:
+        own = {cell.id for cell in self.cells}
+        cells = [member.cell for member in self.members]
+        for cell_id in cells:
+            if cell_id in own:
+                raise ValueError(
+                    f"members: {cell_id!r} is a cell of this file; name all its GPUs of this host in its gpus"
+                )
+            if cells.count(cell_id) > 1:
+                raise ValueError(f"members: cell {cell_id!r} stands twice; name its GPUs in one entry")
+        for cell in self.cells:
+            if self.node in cell.nodes:
+                raise ValueError(
+                    f"cells: {cell.id}: nodes names this host, {self.node!r}; name the other hosts only"
+                )
+            if len(set(cell.nodes)) < len(cell.nodes):
+                raise ValueError(f"cells: {cell.id}: a node stands twice in nodes; name each once")
+        return self
+
+    def warnings(self) -> tuple[str, ...]:
+        """What can be used and is likely a mistake, with its remedy."""
+        remote = [each.address for each in self.controllers if not each.address.is_loopback]
+        if not remote:
+            return ()
+        return tuple(
+            f"cells: {cell.id}: gateways on other hosts cannot reach {cell.address}, and the controller at "
+            f"{remote[0]} refuses it; set advertise to this host's address as gateways see it"
+            for cell in self.cells
+            if cell.address.is_loopback
+        )
 
 
 def load(path: Path | str) -> AgentSettings:

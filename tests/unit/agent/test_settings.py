@@ -91,10 +91,19 @@ def test_two_cells_with_one_address_are_refused() -> None:
         ("http://127.0.0.1:8000/", "127.0.0.1:8000", 7, "cells[0].url"),
         ("http://127.0.0.1:8000/", "http://127.0.0.1:port", 7, "cells[0].url"),
         ("id: c1", "id: ''", 6, "cells[0].id"),
+        ("gpus: [0, GPU-1234]", "kind: ollama", 8, "cells[0].kind"),
+        ("gpus: [0, GPU-1234]", "metrics_url: 127.0.0.1:8002", 8, "cells[0].metrics_url"),
     ],
 )
 def test_a_wrong_value_is_named_with_its_line(right: str, wrong: str, line: int, field: str) -> None:
     assert (line, field) in [(each.line, each.field) for each in problems(GOOD.replace(right, wrong, 1))]
+
+
+def test_a_metrics_address_with_a_query_is_refused_and_not_cut() -> None:
+    text = GOOD.replace("gpus: [0, GPU-1234]", "metrics_url: http://127.0.0.1:8002/metrics?name=x")
+    (problem,) = problems(text)
+    assert problem.field == "cells[0]"
+    assert "metrics_url has a query" in problem.message
 
 
 def test_all_mistakes_are_listed_at_once() -> None:

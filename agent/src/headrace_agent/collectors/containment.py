@@ -28,6 +28,11 @@ class Mishaps:
         self._last: dict[str, str] = {}
         self.counts: Counter[str] = Counter()
 
+    @property
+    def unwell(self) -> tuple[str, ...]:
+        """The parts whose last error has not been followed by a success."""
+        return tuple(self._last)
+
     def note(self, part: str, error: Exception) -> str:
         """`part` broke; the error in words."""
         words = describe(error)
@@ -41,6 +46,12 @@ class Mishaps:
         """`part` is well: its next error is news."""
         if self._last.pop(part, None) is not None:
             self._log.info("well again", part=part)
+
+    def forget(self, *parts: str) -> None:
+        """These parts, and the parts of them (`PART: ...`), are there no more; their counts stay."""
+        for known in list(self._last):
+            if any(known == part or known.startswith(f"{part}:") for part in parts):
+                del self._last[known]
 
 
 def describe(error: Exception) -> str:

@@ -7,16 +7,17 @@ keep its reader busy.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
-from typing import Final
+from collections.abc import Collection, Iterable
+from itertools import groupby
+from typing import Final, NamedTuple
 
 # Ten times what a whole host of busy engines or GPU instances writes.
 MAX_PAGE_BYTES: Final = 4 * 1024 * 1024
 MAX_PAGE_LINES: Final = 50_000
 MAX_LINE_CHARS: Final = 2048
 # All engines share an event loop, and label values may be made to take long.
-MAX_NEW_CHARS: Final = 256 * 1024
-MAX_KEPT_CHARS: Final = 1024 * 1024
+MAX_NEW_BYTES: Final = 256 * 1024
+MAX_KEPT_BYTES: Final = 1024 * 1024
 
 # prometheus_client's parser goes through a line several times, in Python: a hostile page takes it
 # a hundred times as long as these patterns, which look at each character once.
@@ -50,8 +51,7 @@ class Labels(dict[str, str]):
         return self._keys[without]
 
 
-@dataclass(frozen=True, slots=True)
-class Sample:
+class Sample(NamedTuple):
     """One line of a page: `name{labels} value`; the value may be NaN or infinite."""
 
     name: str
@@ -68,26 +68,66 @@ def _size(count: int) -> str:
     return f"{count // 1024**2} MiB" if count >= 1024**2 else f"{count // 1024} KiB"
 
 
-def decode_page(raw: bytes) -> str:
-    """The page as text. Raises PageError where it is too large, not UTF-8, or HTML."""
+def check_page(raw: bytes) -> None:
+    """Raise PageError where a page is too large, not UTF-8, HTML, or of very many lines."""
+    check_text(raw)
+    check_lines(raw)
+
+
+def check_text(raw: bytes) -> None:
+    """Raise PageError where a page is too large, not UTF-8, or HTML."""
     if len(raw) > MAX_PAGE_BYTES:
         raise PageError(oversize(MAX_PAGE_BYTES))
+    if not raw.isascii():
+        _require_utf8(raw)
+    if raw[:512].decode("utf-8", "ignore").lstrip("\ufeff \t\r\n").startswith("<"):
+        raise PageError("the page is HTML, not metrics; check the port and the path")
+
+
+def check_lines(raw: bytes) -> None:
+    """Raise PageError where a page has so many lines that it would take long to go through them."""
+    if raw.count(b"\n") > MAX_PAGE_LINES:
+        raise PageError(f"the page has more than {MAX_PAGE_LINES} lines; is this a metrics page?")
+
+
+def _require_utf8(raw: bytes) -> None:
     try:
-        text = raw.decode("utf-8")
+        raw.decode("utf-8")
     except UnicodeDecodeError as error:
         raise PageError(
             f"the page is not UTF-8 text (byte {error.start}); check that it is a metrics address"
         ) from error
-    if text[:512].lstrip("\ufeff \t\r\n").startswith("<"):
-        raise PageError("the page is HTML, not metrics; check the port and the path")
-    if text.count("\n") > MAX_PAGE_LINES:
-        raise PageError(f"the page has more than {MAX_PAGE_LINES} lines; is this a metrics page?")
-    return text
 
 
-def line_name(line: str) -> str:
+def decode_page(raw: bytes) -> str:
+    """The page as text. Raises PageError as `check_page` does."""
+    check_page(raw)
+    return raw.decode("utf-8")
+
+
+def line_name(line: bytes) -> str:
     """The metric that a line with a figure names."""
-    return line.split("{", 1)[0].split(None, 1)[0]
+    return line.split(b"{", 1)[0].split(None, 1)[0].decode("utf-8", "replace")
+
+
+def too_long(line: bytes) -> bool:
+    """Whether a line has more than MAX_LINE_CHARS characters."""
+    return len(line) > MAX_LINE_CHARS and len(line.decode("utf-8", "replace")) > MAX_LINE_CHARS
+
+
+def any_of(names: Iterable[str]) -> str:
+    """A pattern for any of the names; what they begin with in common is looked at once."""
+    return _any_of(sorted(set(names)))
+
+
+def _any_of(ends: Collection[str]) -> str:
+    """A pattern for any of some different ends of names, in their order."""
+    longer = [
+        re.escape(first) + _any_of([end[1:] for end in group])
+        for first, group in groupby((end for end in ends if end), key=lambda end: end[0])
+    ]
+    branches = longer if all(ends) else [*longer, ""]
+    return branches[0] if len(branches) == 1 else f"(?:{'|'.join(branches)})"
 
 
 class SampleReader:
@@ -100,25 +140,36 @@ class SampleReader:
     """
 
     def __init__(self) -> None:
-        self._heads: dict[str, tuple[str, Labels]] = {}
+        self._heads: dict[bytes, tuple[str, Labels]] = {}
         self._kept = 0
-        self._left = MAX_NEW_CHARS
+        self._left = MAX_NEW_BYTES
 
     def begin(self) -> None:
         """A new page."""
-        self._left = MAX_NEW_CHARS
+        self._left = MAX_NEW_BYTES
 
-    def read(self, line: str) -> Sample:
-        """Read one line with a figure.
+    def read(self, line: bytes) -> Sample:
+        """Read one line with a figure, which is UTF-8.
 
         Raises ValueError where it cannot be read, and PageError where too much of the page is new.
         """
-        if len(line) > MAX_LINE_CHARS:
-            raise ValueError(f"longer than {MAX_LINE_CHARS} characters: {line[:80]!r}")
-        end = line.rfind("}") + 1
-        words = line[end:].split() if end else line.split()[1:]
+        head, _, value = line.rpartition(b" ")
+        known = self._heads.get(head)
         # Python's float takes 1_000, the format does not.
-        if not 1 <= len(words) <= 2 or "_" in words[0] or (not end and "{" in line):
+        if known is not None and len(line) <= MAX_LINE_CHARS and b"_" not in value:
+            try:
+                return Sample(known[0], known[1], float(value))
+            except ValueError:
+                pass  # a time stamp may follow the value
+        return self._read_any(line)
+
+    def _read_any(self, line: bytes) -> Sample:
+        """Read a line that is not simply `known head, space, value`."""
+        if too_long(line):
+            raise ValueError(f"longer than {MAX_LINE_CHARS} characters: {line[:80]!r}")
+        end = line.rfind(b"}") + 1
+        words = line[end:].split() if end else line.split()[1:]
+        if not 1 <= len(words) <= 2 or b"_" in words[0] or (not end and b"{" in line):
             raise ValueError(f"not a sample: {line[:80]!r}")
         value = float(words[0])
         if not end:
@@ -126,14 +177,14 @@ class SampleReader:
         name, labels = self._heads.get(line[:end]) or self._learn(line[:end])
         return Sample(name, labels, value)
 
-    def _learn(self, head: str) -> tuple[str, Labels]:
+    def _learn(self, head: bytes) -> tuple[str, Labels]:
         self._left -= len(head)
         if self._left < 0:
             raise PageError(
-                f"the page has more than {_size(MAX_NEW_CHARS)} of series that were not there before"
+                f"the page has more than {_size(MAX_NEW_BYTES)} of series that were not there before"
             )
-        known = _parse_head(head)
-        if self._kept + len(head) > MAX_KEPT_CHARS:
+        known = _parse_head(head.decode("utf-8"))
+        if self._kept + len(head) > MAX_KEPT_BYTES:
             self._heads.clear()
             self._kept = 0
         self._heads[head] = known

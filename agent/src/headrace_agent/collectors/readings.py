@@ -84,17 +84,20 @@ class Model:
 
 @dataclass(frozen=True, slots=True)
 class EngineFacts:
-    """What does not change while an engine runs."""
+    """What does not change while an engine runs. `health_path` is where it says cheaply whether it is
+    well; "" while that is not known."""
 
     kind: str = ""
     version: str = ""
     models: tuple[Model, ...] = ()
+    health_path: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class EngineReading:
     """An engine now. `signals` holds catalogue names (queue_depth, ttft_p95_s, error_rate,
-    kv_fill); `serving_since` is when it began to serve without a break."""
+    kv_fill); `serving_since` is when it began to serve without a break; `missing` names families
+    that its page should have and has not."""
 
     state: EngineState
     signals: Mapping[str, float] = field(default_factory=dict)
@@ -103,6 +106,7 @@ class EngineReading:
     serving_since: float | None = None
     facts: EngineFacts = EngineFacts()
     source: SourceReading = SourceReading("engine", Status.NO_DATA)
+    missing: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,6 +131,8 @@ class Health:
     ecc_correctable: int | None = None
     ecc_uncorrectable: int | None = None
     remapped_rows: int | None = None
+    remap_pending: bool | None = None
+    remap_failed: bool | None = None
     last_xid: int | None = None
     gpu_lost: bool = False
 
@@ -145,7 +151,8 @@ class HardwareReading:
 
 @dataclass(frozen=True, slots=True)
 class PathReading:
-    """The path to one gateway; `loss` is the share of recent echoes lost, 0 to 1."""
+    """The path to one gateway; `loss` is the share of recent echoes lost, 0 to 1. `detail` says why
+    figures are missing, or why they are not by the preferred method."""
 
     gateway: str
     rtt_ms: float | None = None
@@ -153,6 +160,7 @@ class PathReading:
     loss: float | None = None
     method: PathMethod = PathMethod.ICMP
     measured_at: float | None = None
+    detail: str = ""
 
 
 class EventKind(Enum):

@@ -99,21 +99,39 @@ class CellReading:
     hardware: HardwareReading
 
 
-def build_hello(identity: Identity, cells: Iterable[CellReading]) -> pb.Hello:
-    """Who speaks, and the static facts of its cells."""
+@dataclass(frozen=True, slots=True)
+class MemberReading:
+    """This host's GPUs under another node's cell."""
+
+    cell_id: str
+    hardware: HardwareReading
+
+
+def build_hello(
+    identity: Identity, cells: Iterable[CellReading], members: Iterable[MemberReading] = ()
+) -> pb.Hello:
+    """Who speaks, the static facts of its cells, and its GPUs under other nodes' cells."""
     return pb.Hello(
         node=identity.node,
         site=identity.site,
         agent_version=identity.version,
         incarnation=identity.incarnation,
         cells=[_facts(reading) for reading in cells],
+        members=[pb.MemberFacts(cell_id=each.cell_id, gpus=_gpus(each.hardware)) for each in members],
     )
 
 
-def build_telemetry(cells: Iterable[CellReading], paths: Iterable[PathReading], now: float) -> pb.Telemetry:
+def build_telemetry(
+    cells: Iterable[CellReading],
+    paths: Iterable[PathReading],
+    now: float,
+    members: Iterable[MemberReading] = (),
+) -> pb.Telemetry:
     """A full beat at `now` (seconds, the agent's monotonic clock); `seq` is left to the sender."""
     return pb.Telemetry(
-        cells=[_cell_beat(reading, now) for reading in cells], paths=[_path_beat(path, now) for path in paths]
+        cells=[_cell_beat(reading, now) for reading in cells],
+        paths=[_path_beat(path, now) for path in paths],
+        members=[_member_beat(reading, now) for reading in members],
     )
 
 
@@ -143,16 +161,23 @@ def _facts(reading: CellReading) -> pb.CellFacts:
         engine_kind=_text(facts.kind, MAX_NAME),
         engine_version=_text(facts.version, MAX_NAME),
         models=_models(facts.models),
-        gpus=[
-            pb.GpuFacts(
-                uuid=_text(gpu.uuid, MAX_NAME),
-                name=_text(gpu.name, MAX_NAME),
-                memory_mib=_count(gpu.memory_mib, _UINT64_MAX),
-            )
-            for gpu in reading.hardware.gpus[:MAX_GPUS]
-        ],
+        gpus=_gpus(reading.hardware),
         labels={_text(key, MAX_NAME): _text(value, MAX_NAME) for key, value in labels},
+        member_nodes=cell.nodes,
+        health_path=_text(facts.health_path, MAX_NAME),
+        tls=cell.url.startswith("https:"),
     )
+
+
+def _gpus(hardware: HardwareReading) -> list[pb.GpuFacts]:
+    return [
+        pb.GpuFacts(
+            uuid=_text(gpu.uuid, MAX_NAME),
+            name=_text(gpu.name, MAX_NAME),
+            memory_mib=_count(gpu.memory_mib, _UINT64_MAX),
+        )
+        for gpu in hardware.gpus[:MAX_GPUS]
+    ]
 
 
 def _models(models: Sequence[Model]) -> list[pb.ModelFacts]:
@@ -178,6 +203,17 @@ def _cell_beat(reading: CellReading, now: float) -> pb.CellBeat:
         serving_ms=_serving_ms(engine, now),
         in_flight=_count(engine.in_flight, _UINT32_MAX),
         requests=_totals(engine.totals),
+        hardware=_health(hardware.health),
+        hardware_source=_HARDWARE[hardware.source],
+    )
+
+
+def _member_beat(reading: MemberReading, now: float) -> pb.MemberBeat:
+    hardware = reading.hardware
+    return pb.MemberBeat(
+        cell_id=reading.cell_id,
+        signals=_signals({}, hardware.signals),
+        sources=[_source(source, now) for source in hardware.sources],
         hardware=_health(hardware.health),
         hardware_source=_HARDWARE[hardware.source],
     )
@@ -232,6 +268,8 @@ def _health(health: Health | None) -> pb.HardwareHealth | None:
         remapped_rows=_count(health.remapped_rows, _UINT64_MAX),
         last_xid=_count(health.last_xid, _UINT32_MAX),
         gpu_lost=health.gpu_lost,
+        remap_pending=_flag(health.remap_pending),
+        remap_failed=_flag(health.remap_failed),
     )
 
 
@@ -253,6 +291,10 @@ def _finite(value: float | None) -> float | None:
 def _figure(value: float | None, limit: float = math.inf) -> float | None:
     """A measured, finite figure in [0, limit], or None."""
     return value if value is not None and math.isfinite(value) and 0 <= value <= limit else None
+
+
+def _flag(value: bool | None) -> bool | None:
+    return value if isinstance(value, bool) else None
 
 
 def _count(value: int | None, limit: int) -> int | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -59,6 +59,14 @@ class Drains:
     def cancel(self, controller: str, cell_id: str) -> bool:
         """Forget a drain; False when there was none."""
         return self._drains.pop((controller, cell_id), None) is not None
+
+    def forget(self, *, cells: Collection[str] = (), controller: str = "") -> None:
+        """Drop the drains of cells that are gone, and those that a controller which is gone asked for."""
+        self._drains = {
+            key: drain
+            for key, drain in self._drains.items()
+            if drain.cell_id not in cells and drain.controller != controller
+        }
 
     def check(self, reading: Callable[[str], EngineReading], now: float) -> list[Finished]:
         """Look at every drained cell's reading; the drains that are over are returned once."""

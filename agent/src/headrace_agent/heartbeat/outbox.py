@@ -10,6 +10,7 @@ Order: Hello, events, Goodbye, telemetry, liveness. After a Goodbye nothing more
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Final, Protocol
 
@@ -52,21 +53,22 @@ class _Kept:
 class Outbox:
     """One controller's messages. `dropped` counts the events lost to the bound (normally none).
 
-    Event ids rise by one per event offered here and are never reused; `seq` rises by one over
-    the messages of one stream.
+    Event ids rise by one per event offered here, from the one after `last_id` on, and are never
+    reused; `seq` rises by one over the messages of one stream.
     """
 
-    def __init__(self, reporter: Reporter, limit: int = MAX_EVENTS) -> None:
+    def __init__(self, reporter: Reporter, limit: int = MAX_EVENTS, last_id: int = 0) -> None:
         self._reporter = reporter
         self._limit = limit
         self._waiting: deque[_Kept] = deque()
         self._told: deque[_Kept] = deque()
-        self._last_id = 0
+        self.last_id = last_id
         self._seq = 0
         self._hello: pb.Hello | None = None
         self._want_telemetry = False
         self._want_liveness = False
         self._goodbye: pb.Goodbye | None = None
+        self._withdraw = False
         self._closed = False
         self.dropped = 0
 
@@ -91,8 +93,8 @@ class Outbox:
 
     def add(self, event: CellEvent, now: float) -> bool:
         """Keep an event of `now` until it is acknowledged; False when the bound cost an older one."""
-        self._last_id += 1
-        self._waiting.append(_Kept(self._last_id, event, now))
+        self.last_id += 1
+        self._waiting.append(_Kept(self.last_id, event, now))
         if self.unacked <= self._limit:
             return True
         self._drop_one()
@@ -115,14 +117,27 @@ class Outbox:
         """A sign of life is due."""
         self._want_liveness = True
 
-    def leave(self, goodbye: pb.Goodbye) -> None:
-        """Say Goodbye after the events that wait, and nothing after it."""
+    def forget(self, cells: Collection[str]) -> None:
+        """Drop the events of cells that this agent does not speak for any more: nobody would take them."""
+        self._told = deque(each for each in self._told if each.event.cell_id not in cells)
+        self._waiting = deque(each for each in self._waiting if each.event.cell_id not in cells)
+
+    def leave(self, goodbye: pb.Goodbye, *, withdraw: bool = False) -> None:
+        """Say Goodbye after the events that wait, and nothing after it.
+
+        With `withdraw` a Hello without cells takes the place of the events: this agent will not
+        speak for its cells here again.
+        """
         self._goodbye = goodbye
+        if withdraw:
+            self._withdraw = True
 
     def take(self, now: float) -> pb.AgentMessage | None:
         """The next message to send at `now`, or None when nothing is due."""
         if self._closed:
             return None
+        if self._withdraw and self._goodbye is not None:
+            return self._take_withdrawal(self._goodbye, now)
         if self._hello is None or self._waiting or self._want_telemetry:
             hello = self._reporter.hello(now)
             if hello != self._hello:
@@ -146,6 +161,14 @@ class Outbox:
         event.seq = self._next_seq()
         self._want_liveness = False
         return pb.AgentMessage(event=event)
+
+    def _take_withdrawal(self, goodbye: pb.Goodbye, now: float) -> pb.AgentMessage:
+        """The Hello without cells and then the Goodbye: any other Hello would name the cells again."""
+        bare = _without_cells(self._reporter.hello(now))
+        if self._hello == bare:
+            return self._take_goodbye(goodbye)
+        self._hello = bare
+        return pb.AgentMessage(hello=bare)
 
     def _take_goodbye(self, goodbye: pb.Goodbye) -> pb.AgentMessage:
         self._closed = True
@@ -174,6 +197,12 @@ class Outbox:
             later.add(subject)
         (self._told if victim in self._told else self._waiting).remove(victim)
         self.dropped += 1
+
+
+def _without_cells(hello: pb.Hello) -> pb.Hello:
+    return pb.Hello(
+        node=hello.node, site=hello.site, agent_version=hello.agent_version, incarnation=hello.incarnation
+    )
 
 
 def _subject(event: CellEvent) -> tuple[object, ...]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -74,8 +74,12 @@ class ControllerStream:
         clock: Clock,
         rng: Callable[[], float] = random.random,
         mishaps: Mishaps | None = None,
+        last_event_id: int = 0,
     ) -> None:
-        """Raises headrace_shared.tls.TlsError where the TLS files cannot be used."""
+        """`last_event_id`: the last one that this agent told this controller, on an earlier stream.
+
+        Raises headrace_shared.tls.TlsError where the TLS files cannot be used.
+        """
         self.name = str(settings.address)
         self.connected = False
         self.beats_sent = 0
@@ -84,7 +88,7 @@ class ControllerStream:
         self._handlers = handlers
         self._clock = clock
         self._mishaps = mishaps if mishaps is not None else Mishaps()
-        self._outbox = Outbox(reporter)
+        self._outbox = Outbox(reporter, last_id=last_event_id)
         self._backoff = Backoff(rng)
         self._wake = asyncio.Event()
         self._leaving = False
@@ -107,18 +111,41 @@ class ControllerStream:
         """Events lost to the bound on how many are kept."""
         return self._outbox.dropped
 
+    @property
+    def last_event_id(self) -> int:
+        """The id of the newest event; ids are never used twice within an agent's life."""
+        return self._outbox.last_id
+
+    def retarget(self, settings: ControllerSettings) -> None:
+        """Speak to the same controller under other settings, from the next `run` on. What it has
+        not been told stays to be told. Call it while `run` does not run."""
+        self._settings = settings
+        self.connected = False
+        self._said.clear()
+        self._backoff.reset()
+
+    def tell_facts(self, gone: Collection[str] = ()) -> None:
+        """The facts changed: say Hello and a full beat now, and nothing more of the cells in `gone`."""
+        self._outbox.forget(gone)
+        self._outbox.want_hello()
+        self._outbox.want_telemetry()
+        self._wake.set()
+
     def offer(self, event: CellEvent) -> None:
         """Tell the controller at once, or as soon as it is back."""
         if not self._outbox.add(event, self._clock.now()) and "full" not in self._said:
             self._say("full", "too many events unacknowledged; the oldest moot ones are dropped")
         self._wake.set()
 
-    async def leave(self, planned: bool, grace_s: float, reason: str) -> None:
-        """Say Goodbye and wait until the controller has ended the stream; at once if not connected."""
+    async def leave(self, planned: bool, grace_s: float, reason: str, withdraw: bool = False) -> None:
+        """Say Goodbye and wait until the controller has ended the stream; at once if not connected.
+
+        With `withdraw` the controller is told first that this agent speaks for no cell any more.
+        """
         self._leaving = True
         if not self.connected:
             return
-        self._outbox.leave(build_goodbye(planned, grace_s, reason))
+        self._outbox.leave(build_goodbye(planned, grace_s, reason), withdraw=withdraw)
         self._wake.set()
         await self._ended.wait()
 

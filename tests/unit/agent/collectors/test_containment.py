@@ -32,6 +32,16 @@ def test_an_error_is_logged_when_it_changes_and_counted_each_time() -> None:
     assert mishaps.counts == {"part": 6, "other": 1}
 
 
+def test_parts_that_are_gone_are_unwell_no_more() -> None:
+    """A cell that was taken out of the config must not stand among the broken parts for ever."""
+    mishaps = Mishaps()
+    for part in ("engine c1", "engine c1: probe", "engine c10: probe", "paths"):
+        mishaps.note(part, KeyError("x"))
+    mishaps.forget("engine c1", "reading of c1")
+    assert mishaps.unwell == ("engine c10: probe", "paths")
+    assert mishaps.counts["engine c1"] == 1
+
+
 class Pauses:
     """Sleeps no time, and notes how long it should have been; ends the test after `limit` of them."""
 

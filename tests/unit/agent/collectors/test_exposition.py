@@ -9,7 +9,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from headrace_agent.collectors.exposition import (
     MAX_LINE_CHARS,
-    MAX_NEW_CHARS,
+    MAX_NEW_BYTES,
     MAX_PAGE_LINES,
     PageError,
     SampleReader,
@@ -19,13 +19,13 @@ from headrace_agent.collectors.hardware.dcgm import PREFIX, WANTED
 from headrace_agent.collectors.hardware.page import FieldReader
 
 
-def _long_lines(page: int) -> list[str]:
+def _long_lines(page: int) -> list[bytes]:
     """More than may be new on a page, and no line of it too long."""
     line = 'a{l%d_%d="' + "x" * (MAX_LINE_CHARS - 100) + '"} 1'
-    return [line % (page, number) for number in range(MAX_NEW_CHARS // (MAX_LINE_CHARS - 100) + 1)]
+    return [(line % (page, number)).encode() for number in range(MAX_NEW_BYTES // (MAX_LINE_CHARS - 100) + 1)]
 
 
-def _read_all(reader: SampleReader, lines: list[str]) -> int:
+def _read_all(reader: SampleReader, lines: list[bytes]) -> int:
     reader.begin()
     return len([reader.read(line) for line in lines])
 
@@ -56,7 +56,7 @@ def test_what_is_remembered_is_bounded() -> None:
 
 def test_a_line_too_long_is_not_read() -> None:
     with pytest.raises(ValueError, match="longer than"):
-        SampleReader().read('a{b="' + "x" * MAX_LINE_CHARS + '"} 1')
+        SampleReader().read(b'a{b="' + b"x" * MAX_LINE_CHARS + b'"} 1')
 
 
 def test_a_page_of_very_many_lines_is_refused() -> None:
@@ -80,7 +80,7 @@ def test_eight_gpus_with_pod_labels_stay_within_every_limit() -> None:
 
 def test_an_exemplar_is_not_taken_for_the_value() -> None:
     with pytest.raises(ValueError):
-        SampleReader().read('a_bucket{le="1"} 3 # {trace="x"} 0.5')
+        SampleReader().read(b'a_bucket{le="1"} 3 # {trace="x"} 0.5')
 
 
 @pytest.mark.parametrize(
@@ -98,7 +98,7 @@ def test_an_exemplar_is_not_taken_for_the_value() -> None:
 )
 def test_a_malformed_head_is_no_sample(head: str) -> None:
     with pytest.raises(ValueError):
-        SampleReader().read(f"{head} 1")
+        SampleReader().read(f"{head} 1".encode())
 
 
 NAME = st.from_regex(r"[a-zA-Z_:][a-zA-Z0-9_:]{0,8}", fullmatch=True)
@@ -119,7 +119,7 @@ def test_what_is_written_is_read_back(name: str, labels: dict[str, str], space: 
     """For any labels, and as the library's parser reads it."""
     inside = f",{space}".join(f'{key}{space}={space}"{_escape(value)}"' for key, value in labels.items())
     line = f"{name}{{{space}{inside}{',' if comma and labels else ''}}} 1"
-    sample = SampleReader().read(line)
+    sample = SampleReader().read(line.encode())
     assert (sample.name, sample.labels, sample.value) == (name, labels, 1.0)
     (family,) = text_string_to_metric_families(line)
     assert family.samples[0].labels == sample.labels
@@ -128,7 +128,7 @@ def test_what_is_written_is_read_back(name: str, labels: dict[str, str], space: 
 @given(st.text(alphabet='ab{}",=\\ 1#\t', max_size=30))
 def test_any_text_is_a_sample_or_a_value_error(text: str) -> None:
     try:
-        sample = SampleReader().read(f"a{text}")
+        sample = SampleReader().read(f"a{text}".encode())
     except ValueError:
         return
     assert sample.name.startswith("a")

@@ -272,3 +272,11 @@ def test_no_reading_can_break_a_beat(
         assert value >= 0
     for _, value in cell.hardware.ListFields():
         assert math.isfinite(value)
+
+
+def test_row_remapping_is_sent_as_it_is_and_absent_where_it_is_not_known() -> None:
+    known = HardwareReading(health=Health(remap_pending=True, remap_failed=False))
+    sent = beat(EngineReading(EngineState.SERVING), known).hardware
+    assert (sent.remap_pending, sent.remap_failed, sent.HasField("remap_failed")) == (True, False, True)
+    unknown = beat(EngineReading(EngineState.SERVING), HardwareReading(health=Health())).hardware
+    assert not unknown.HasField("remap_failed")

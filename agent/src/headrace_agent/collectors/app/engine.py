@@ -187,7 +187,9 @@ class EngineCollector:
 
     @property
     def _facts(self) -> EngineFacts:
-        return replace(self._known, kind=self._kind)
+        # A path that no kind stands behind and that nothing has answered on is a guess.
+        found = bool(self._kind) or self._health.healthy
+        return replace(self._known, kind=self._kind, health_path=self._paths.current if found else "")
 
     @property
     def _kind(self) -> str:
