@@ -132,12 +132,13 @@ async def test_an_engine_that_dies_while_it_is_looked_at_is_down() -> None:
             assert seen.kinds == ["down"]
 
 
-async def test_death_is_seen_by_the_idle_connection() -> None:
-    """With the probe a long way off, the end of the idle connection alone tells, at once."""
+async def test_death_is_seen_by_the_idle_connection(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without any probe the end of the idle connection alone tells, at once."""
     async with fake_engine() as engine:
         engine.page = SERVED
         async with collecting(engine.url, fast(probe_interval_s=10, scrape_interval_s=10)) as seen:
             await seen.until_state(EngineState.SERVING)
+            monkeypatch.setattr(seen.collector._probe, "ask", lambda now: None)
             killed_at = seen.now()
             await engine.die()
             await seen.until_state(EngineState.DOWN)

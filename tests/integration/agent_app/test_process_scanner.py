@@ -14,7 +14,7 @@ from collections.abc import Iterator
 import pytest
 
 from headrace_agent.collectors.app.processes import listing, scanner
-from headrace_agent.collectors.app.processes.belonging import find
+from headrace_agent.collectors.app.processes.belonging import Basis, find
 from headrace_agent.collectors.app.processes.exits import Allowance, Exits
 from headrace_agent.collectors.app.processes.listing import (
     Listing,
@@ -76,6 +76,41 @@ def test_a_server_in_a_network_of_its_own_is_found_by_its_address_there() -> Non
         found = find(read_listing(), "10.77.0.2", 9000, read_command_line, os.getpid())
         assert [each.pid for each in found.servers] == [server.pid]
         assert find(read_listing(), "10.77.0.3", 9000, read_command_line, os.getpid()).servers == ()
+        server.communicate(b"", timeout=30)
+
+
+SERVE = """
+import socket, sys
+listening = socket.create_server(("127.0.0.1", int(sys.argv[-1])))
+print("listens", flush=True)
+sys.stdin.read()
+"""
+
+
+@pytest.mark.extra
+@pytest.mark.parametrize("port_named", [True, False])
+def test_an_agent_that_is_another_user_has_only_the_command_line(port_named: bool) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as probe:
+        port = probe.getsockname()[1]
+    # With a leading zero it is the same port and no argument that names it.
+    arguments = ["--port", str(port) if port_named else f"0{port}"]
+    with subprocess.Popen(
+        [sys.executable, "-c", SERVE, *arguments], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as server:
+        assert server.stdout is not None
+        assert server.stdout.readline() == b"listens\n"
+        os.seteuid(65534)
+        try:
+            listed = read_listing()
+            found = find(listed, "127.0.0.1", port, read_command_line, os.getpid())
+        finally:
+            os.seteuid(0)
+        assert listed.unseen > 0
+        if port_named:
+            assert ([each.pid for each in found.servers], found.basis) == ([server.pid], Basis.COMMAND_LINE)
+        else:
+            assert found.members == ()
+            assert "cannot see the engine's processes" in found.trouble
         server.communicate(b"", timeout=30)
 
 

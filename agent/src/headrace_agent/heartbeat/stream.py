@@ -18,8 +18,9 @@ from headrace_agent.collectors.containment import Mishaps
 from headrace_agent.collectors.readings import CellEvent
 from headrace_agent.heartbeat.build import build_goodbye
 from headrace_agent.heartbeat.cadence import Backoff
-from headrace_agent.heartbeat.conversation import Conversation, NoAnswerError
+from headrace_agent.heartbeat.conversation import CONNECT_TIMEOUT_S, Conversation, NoAnswerError
 from headrace_agent.heartbeat.outbox import Outbox, Reporter
+from headrace_agent.heartbeat.reach import reached
 from headrace_agent.heartbeat.trouble import Trouble, explain
 from headrace_agent.settings import ControllerSettings
 from headrace_pb.v1 import telemetry_pb2 as pb
@@ -34,6 +35,8 @@ GOOD_AFTER_S: Final = 5.0
 REFUSED_AGAIN_S: Final = 30.0
 MAX_GATEWAYS: Final = 256
 MAX_TROUBLES: Final = 8
+# Of so many attempts in vain one is a call, which says whether the reason is still the same.
+ASK_WHY_EVERY: Final = 32
 
 _OPTIONS: Final = (
     # A fresh channel must not inherit the reconnect backoff of the one before.
@@ -98,6 +101,8 @@ class ControllerStream:
         self._refused: dict[str, str] = {}
         self._ask_again: asyncio.TimerHandle | None = None
         self._said: set[str] = set()
+        self._in_vain = 0
+        self._trouble: Trouble | None = None
         self._log = log.get("stream").bind(controller=self.name)
         self._credentials()
 
@@ -122,6 +127,7 @@ class ControllerStream:
         self._settings = settings
         self.connected = False
         self._said.clear()
+        self._in_vain = 0
         self._backoff.reset()
 
     def tell_facts(self, gone: Collection[str] = ()) -> None:
@@ -160,8 +166,9 @@ class ControllerStream:
 
     async def _attempt(self) -> tuple[Trouble, bool]:
         """One connection, from dialling to its end: why it ended, and whether it had been welcomed."""
-        trouble = await self._connection()
+        trouble = self._trouble = await self._connection()
         lost, self.connected = self.connected, False
+        self._in_vain = 0 if lost else self._in_vain + 1
         return trouble, lost
 
     async def _connection(self) -> Trouble:
@@ -169,6 +176,8 @@ class ControllerStream:
         try:
             channel = self._dial()
             try:
+                if (trouble := await self._still_away(channel)) is not None:
+                    return trouble
                 await self._converse(channel)
             finally:
                 await channel.close()
@@ -181,6 +190,12 @@ class ControllerStream:
             return Trouble("closed", "the controller ended the stream", "")
         finally:
             self._close_books()
+
+    async def _still_away(self, channel: grpc.aio.Channel) -> Trouble | None:
+        """The reason known, while the controller still cannot be reached; None: call it."""
+        if self._trouble is None or self._in_vain % ASK_WHY_EVERY == 0:
+            return None
+        return None if await reached(channel, CONNECT_TIMEOUT_S) else self._trouble
 
     def _close_books(self) -> None:
         if self._welcomed_at is not None and self._clock.now() - self._welcomed_at >= GOOD_AFTER_S:

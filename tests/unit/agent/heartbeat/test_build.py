@@ -176,7 +176,7 @@ def test_paths_carry_presence_and_age() -> None:
 
 
 def test_hello_carries_every_fact() -> None:
-    facts = EngineFacts("vllm", "0.32.0", (Model("llama", 4096), Model("lora-a", None, "llama")))
+    facts = EngineFacts("vllm", "0.32.0", (Model("llama", 4096), Model("lora-a", None, "llama")), "/health")
     hardware = HardwareReading(gpus=(Gpu("GPU-1", "H200", 143_771), Gpu("GPU-2")))
     hello = build_hello(
         IDENTITY, [CellReading(CELL, EngineReading(EngineState.SERVING, facts=facts), hardware)]
@@ -190,12 +190,20 @@ def test_hello_carries_every_fact() -> None:
     (cell,) = hello.cells
     assert (cell.cell_id, cell.address.host, cell.address.port) == ("c1", "127.0.0.1", 8000)
     assert (cell.engine_kind, cell.engine_version, dict(cell.labels)) == ("vllm", "0.32.0", {"rack": "r7"})
+    assert (cell.health_path, cell.tls) == ("/health", False)
     assert cell.models[0] == pb.ModelFacts(id="llama", max_model_len=4096)
     assert cell.models[1] == pb.ModelFacts(id="lora-a", base_model="llama")
     assert list(cell.gpus) == [
         pb.GpuFacts(uuid="GPU-1", name="H200", memory_mib=143_771),
         pb.GpuFacts(uuid="GPU-2"),
     ]
+
+
+def test_an_https_engine_is_told_as_such() -> None:
+    secure = CellSettings(id="c1", url="https://127.0.0.1:8443")
+    reading = CellReading(secure, EngineReading(EngineState.LOADING), HardwareReading())
+    (cell,) = build_hello(IDENTITY, [reading]).cells
+    assert (cell.tls, cell.health_path, cell.address.port) == (True, "", 8443)
 
 
 def test_hello_stays_within_what_controllers_take() -> None:

@@ -14,7 +14,8 @@ from headrace_agent.collectors.readings import (
     Status,
 )
 from headrace_agent.heartbeat.build import Identity, MemberReading, build_hello, build_telemetry
-from headrace_controller.ingest.validation import check_hello, check_member, check_telemetry
+from headrace_controller.ingest.figures import check_telemetry
+from headrace_controller.ingest.validation import check_hello, check_member
 from headrace_pb.v1 import telemetry_pb2 as pb
 from headrace_shared.signals import GPU_SIGNALS, NAMES
 

@@ -4,9 +4,17 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from headrace_agent.collectors.exposition import PageError, Sample, SampleReader, any_of, check_page
+from headrace_agent.collectors.exposition import (
+    PageError,
+    Sample,
+    SampleReader,
+    any_of,
+    check_lines,
+    check_text,
+)
+from headrace_agent.collectors.trail import Follower, Span
 
 MAX_SAMPLES = 20_000
 
@@ -28,6 +36,8 @@ class FieldReader:
         self._prefixed = re.compile(rf"\n[ \t]*{re.escape(prefix)}".encode())
         self._wanted = re.compile(rf"\n[ \t]*((?:{any_of(wanted)})(?:[{{ \t\r][^\n]*)?)(?=\n)".encode())
         self._reader = SampleReader()
+        self._follower = Follower(self._find)
+        self._page = Page((), 0, 0)
 
     def read(self, raw: bytes) -> Page:
         """The samples of a page; an empty page is a Page without samples.
@@ -35,21 +45,41 @@ class FieldReader:
         Raises PageError where the bytes are too many, not UTF-8, HTML, or cut short, or where the
         page is made to take long.
         """
-        check_page(raw)
+        check_text(raw)
         # The format ends each line, the last one too, so a missing end means missing figures.
         if not raw.endswith(b"\n") and raw.strip():
             raise PageError("the page is cut short: its last line has no end")
-        page = b"\n" + raw
+        values = self._follower.follow(raw)
+        if values is None:
+            return self._search(raw)
+        samples = [
+            Sample(each.name, each.labels, value)
+            for each, value in zip(self._page.samples, values, strict=True)
+        ]
+        self._page = replace(self._page, samples=tuple(samples))
+        return self._page
+
+    def _search(self, raw: bytes) -> Page:
+        check_lines(raw)
+        self._follower.forget()
         self._reader.begin()
         samples: list[Sample] = []
         malformed = 0
-        for line in self._wanted.findall(page):
+        spans = self._find(raw)
+        for begin, end in spans:
             try:
-                samples.append(self._reader.read(line.rstrip()))
+                samples.append(self._reader.read(raw[begin:end].rstrip()))
             except ValueError:
                 malformed += 1
             if len(samples) > MAX_SAMPLES:
                 raise PageError(
                     f"the page has more than {MAX_SAMPLES} samples; is this an exporter of one host?"
                 )
-        return Page(tuple(samples), len(self._prefixed.findall(page)), malformed)
+        self._page = Page(tuple(samples), len(self._prefixed.findall(b"\n" + raw)), malformed)
+        self._follower.start(raw, spans, tuple([each.value for each in samples]))
+        return self._page
+
+    def _find(self, raw: bytes) -> list[Span]:
+        """From where to where the wanted lines go."""
+        # As if a line ended before the page.
+        return [(match.start(1) - 1, match.end(1) - 1) for match in self._wanted.finditer(b"\n" + raw)]

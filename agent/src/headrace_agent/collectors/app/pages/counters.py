@@ -8,8 +8,9 @@ from collections.abc import Hashable, Mapping, Sequence
 from operator import sub
 from typing import Generic, TypeVar
 
-from headrace_agent.collectors.app.pages.figures import Figures, is_count
+from headrace_agent.collectors.app.pages.figures import Figures
 from headrace_agent.collectors.app.pages.mapping import CLASSES, FAILURES, OK
+from headrace_agent.collectors.app.pages.plan import is_count
 from headrace_agent.collectors.readings import Totals
 
 Key = TypeVar("Key", bound=Hashable)

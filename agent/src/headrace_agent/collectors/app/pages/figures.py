@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from functools import lru_cache
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Final
 
-from headrace_agent.collectors.app.pages.mapping import OK, Counter, Engine, Figure, Gauge, Ratio, parts
+from headrace_agent.collectors.app.pages.mapping import OK, Engine
 from headrace_agent.collectors.app.pages.page import Page
-from headrace_agent.collectors.exposition import Sample, SeriesKey
+from headrace_agent.collectors.app.pages.plan import MAX_COUNT, CountedSeries, Fold, Plan, is_count, plan_of
+from headrace_agent.collectors.exposition import SeriesKey
 
-# Beyond it a float no longer counts one by one: no engine has come this far.
-MAX_COUNT: Final = 2.0**53
 # A little above 1 is rounding, much above it is another unit and no figure.
 _FULL: Final = 1.01
 
@@ -62,194 +60,133 @@ class Figures:
     @property
     def has_served(self) -> bool | None:
         """Whether requests were answered; None where the page does not tell."""
-        counts = [*(self.responses or {}).items(), *(self.finished or {}).items()]
-        if any(kind == OK and value > 0 for (kind, _), value in counts):
-            return True
-        # Work that was done, where nobody counts the requests that asked for it.
-        if not counts and any(self.progress):
-            return True
-        told = self.responses is not None or self.finished is not None or self.progress
-        return False if told and not self.cut else None
+        return has_served(self.responses, self.finished, self.progress, self.cut)
 
 
-def is_count(value: float) -> bool:
-    """Whether a value can be a count of something: finite, not negative, and exact."""
-    return 0 <= value <= MAX_COUNT
+def has_served(
+    responses: ByClass | None, finished: ByClass | None, progress: Sequence[float], cut: bool
+) -> bool | None:
+    """Whether requests were answered; None where a page with these figures does not tell."""
+    counts = [*(responses or {}).items(), *(finished or {}).items()]
+    if any(kind == OK and value > 0 for (kind, _), value in counts):
+        return True
+    # Work that was done, where nobody counts the requests that asked for it.
+    if not counts and any(progress):
+        return True
+    told = responses is not None or finished is not None or progress
+    return False if told and not cut else None
 
 
 def read(engine: Engine, page: Page) -> Figures:
     """Map a page of `engine`'s to figures."""
-    return _Reading(engine, page).figures()
+    plan = plan_of(engine, page.layout)
+    return _Reading(plan, page.values).figures(engine.kind, page.cut)
 
 
 class _Reading:
-    """One page on its way to figures, and what could not be taken from it."""
+    """The values of one page on their way to figures, and what could not be taken from them."""
 
-    def __init__(self, engine: Engine, page: Page) -> None:
-        self._engine = engine
-        self._families = page.families
-        self._cut = page.cut
+    def __init__(self, plan: Plan, values: Sequence[float]) -> None:
+        self._plan = plan
+        self._values = values
         self._problems: list[str] = []
-        self._missing: list[str] = []
-        self._empty: list[str] = []
-        self._sources: dict[str, str] = {}
-        self._by_name: dict[str, list[Sample]] = {}
-        for sample in page.samples:
-            self._by_name.setdefault(sample.name, []).append(sample)
 
-    def figures(self) -> Figures:
-        engine = self._engine
-        queue_depth = self._figure("queue_depth", engine.queue_depth)
-        running = self._figure("running", engine.running)
-        kv_fill = self._fraction("kv_fill", engine.kv_fill)
-        ttft = self._ttft()
-        finished, _ = self._count("finished", engine.finished)
-        responses, tells = self._count("responses", engine.responses)
-        awake = self._figure("sleep", engine.sleep)
-        found = Figures(
-            kind=engine.kind,
+    def figures(self, kind: str, cut: bool) -> Figures:
+        plan, values = self._plan, self._values
+        queue_depth, running = self._figure(plan.queue_depth), self._figure(plan.running)
+        kv_fill, ttft = self._fraction("kv_fill", plan.kv_fill), self._ttft()
+        finished, responses = self._count(plan.finished), self._count(plan.responses)
+        awake, started_at = self._figure(plan.sleep), self._figure(plan.started_at)
+        progress = tuple([values[place] for place in plan.progress])
+        missing = plan.missing
+        if plan.empty and has_served(responses, finished, progress, cut):
+            missing = [*missing, *plan.empty]
+        return Figures(
+            kind=kind,
             queue_depth=queue_depth,
             running=running,
             kv_fill=kv_fill,
             ttft=ttft,
             responses=responses,
             finished=finished,
-            tells=tells,
-            progress=tuple(s.value for name in engine.progress for s in self._by_name.get(name, ())),
+            tells=plan.tells,
+            progress=progress,
             awake=None if awake is None else awake != 0,
-            started_at=self._figure("started_at", engine.started_at),
-            sources=self._sources,
+            started_at=started_at,
+            sources=plan.sources,
+            missing=tuple(dict.fromkeys(missing)),
             problems=tuple(dict.fromkeys(self._problems)),
-            cut=self._cut,
+            cut=cut,
         )
-        missing = [*self._missing, *(self._empty if self._empty and found.has_served else ())]
-        return replace(found, missing=tuple(dict.fromkeys(missing))) if missing else found
 
     def _leave_out(self, name: str) -> None:
         self._problems.append(f"{name} has values that cannot be; they were left out")
 
-    def _lacks(self, figure: str, name: str) -> None:
-        if figure not in self._engine.optional:
-            self._missing.append(name)
-
-    def _figure(self, figure: str, versions: Figure) -> float | None:
-        """A figure by the newest of its versions that the page has."""
-        for each in versions:
-            if all(self._has(gauge) for gauge in parts(each)):
-                self._sources[figure] = parts(each)[0].name
-                if figure not in self._engine.optional and not any(self._series(parts(each)[0])):
-                    self._empty.append(str(each))
-                return self._fold(each) if isinstance(each, Gauge) else self._divide(each)
-        if versions:
-            self._lacks(figure, str(versions[0]))
-        return None
-
-    def _has(self, gauge: Gauge) -> bool:
-        """Whether the family is there; of one that holds several figures, whether this one is."""
-        if not gauge.where:
-            return gauge.name in self._families
-        return any(True for _ in self._series(gauge))
-
-    def _series(self, gauge: Gauge) -> Iterable[Sample]:
-        wanted = gauge.where.items()
-        return (s for s in self._by_name.get(gauge.name, ()) if wanted <= s.labels.items())
-
-    def _fold(self, gauge: Gauge) -> float | None:
-        samples = list(self._series(gauge))
-        good = [sample for sample in samples if is_count(sample.value)]
-        if len(good) < len(samples):
-            self._leave_out(gauge.name)
-        if not good:
+    def _figure(self, folds: tuple[Fold, ...] | None) -> float | None:
+        if folds is None:
             return None
-        value = float(gauge.combine(_without_copies(good, gauge.copies)))
-        if is_count(value):
-            return value
-        self._leave_out(gauge.name)
-        return None
-
-    def _divide(self, ratio: Ratio) -> float | None:
-        part, whole = self._fold(ratio.part), self._fold(ratio.whole)
+        folded = [self._fold(each) for each in folds]
+        if len(folded) == 1:
+            return folded[0]
+        part, whole = folded
         return part / whole if part is not None and whole else None
 
-    def _fraction(self, figure: str, versions: Figure) -> float | None:
-        value = self._figure(figure, versions)
+    def _fold(self, fold: Fold) -> float | None:
+        values = [self._values[place] for place in fold.places]
+        good = [value for value in values if 0 <= value <= MAX_COUNT]
+        if len(good) < len(values):
+            self._leave_out(fold.name)
+        if not good:
+            return None
+        value = float(fold.combine(_without_copies(values, fold.groups) if fold.groups else good))
+        if is_count(value):
+            return value
+        self._leave_out(fold.name)
+        return None
+
+    def _fraction(self, figure: str, folds: tuple[Fold, ...] | None) -> float | None:
+        value = self._figure(folds)
         if value is not None and not value <= _FULL:
-            self._leave_out(self._sources[figure])
+            self._leave_out(self._plan.sources[figure])
             return None
         return None if value is None else min(value, 1.0)
 
     def _ttft(self) -> Buckets | None:
         """Buckets by series; a series without its +Inf bucket was cut off and is left out."""
-        versions = self._engine.ttft
-        name = next((name for name in versions if name in self._families), None)
-        if name is None:
-            if versions:
-                self._lacks("ttft_p95_s", versions[0])
+        plan = self._plan
+        if plan.ttft is None:
             return None
-        self._sources["ttft_p95_s"] = name
-        samples = self._by_name.get(f"{name}_bucket", ())
-        if not samples:
-            self._empty.append(name)
-        series: dict[SeriesKey, dict[float, float]] = {}
-        for sample in samples:
-            le = _bound(sample.labels.get("le", ""))
-            if is_count(sample.value) and (is_count(le) or le == math.inf):
-                series.setdefault(sample.labels.key(without="le"), {})[le] = sample.value
-            else:
-                self._leave_out(name)
-        return {key: buckets for key, buckets in series.items() if math.inf in buckets}
+        found: dict[SeriesKey, Mapping[float, float]] = {}
+        spoiled = plan.unbounded
+        for each in plan.ttft:
+            values = [self._values[place] for place in each.places]
+            good = {
+                le: value for le, value in zip(each.bounds, values, strict=True) if 0 <= value <= MAX_COUNT
+            }
+            spoiled = spoiled or len(good) < len(values)
+            if math.inf in good:
+                found[each.series] = good
+        if spoiled:
+            self._leave_out(plan.sources["ttft_p95_s"])
+        return found
 
-    def _count(self, figure: str, counters: Sequence[Counter]) -> tuple[ByClass | None, frozenset[str]]:
-        """Requests by class, and the classes that can be told; None where a counter is missing."""
-        missing = [c.name for c in counters if not c.sparse and c.name not in self._families]
-        for name in missing:
-            self._lacks(figure, name)
-        if missing or not counters:
-            return None, frozenset()
+    def _count(self, counts: tuple[CountedSeries, ...] | None) -> ByClass | None:
+        if counts is None:
+            return None
         found: dict[tuple[str, SeriesKey], float] = {}
-        tells: frozenset[str] = frozenset()
-        for counter in counters:
-            samples = self._counted(counter)
-            found.update(self._by_class(counter, samples))
-            tells |= counter.tells
-            if any(counter.exact(sample.labels) for sample in samples):
-                tells |= counter.told_exactly
-        if figure == "responses":
-            self._sources["error_rate"] = " + ".join(counter.name for counter in counters)
-        return found, tells
-
-    def _counted(self, counter: Counter) -> list[Sample]:
-        samples = self._by_name.get(counter.name, [])
-        choose, label = self._engine.only, self._engine.only_label
-        if choose is None or not samples:
-            return samples
-        chosen = choose(frozenset(sample.labels.get(label, "") for sample in samples))
-        return [sample for sample in samples if sample.labels.get(label, "") in chosen]
-
-    def _by_class(
-        self, counter: Counter, samples: Iterable[Sample]
-    ) -> Iterable[tuple[tuple[str, SeriesKey], float]]:
-        for sample in samples:
-            if not is_count(sample.value):
-                self._leave_out(counter.name)
-            elif (kind := counter.classify(sample.labels)) is not None:
-                yield (kind, sample.labels.key()), sample.value
+        for each in counts:
+            value = self._values[each.place]
+            if not 0 <= value <= MAX_COUNT:
+                self._leave_out(each.name)
+            elif each.key is not None:
+                found[each.key] = value
+        return found
 
 
-def _without_copies(samples: Sequence[Sample], copies: tuple[str, ...]) -> list[float]:
-    """The values, of series that differ in nothing but `copies` the largest only."""
-    if not copies or len(samples) == 1:
-        return [sample.value for sample in samples]
+def _without_copies(values: Sequence[float], groups: Sequence[SeriesKey]) -> list[float]:
+    """Of the values that can be and whose group is the same, the largest only."""
     largest: dict[SeriesKey, float] = {}
-    for sample in samples:
-        key = tuple(item for item in sample.labels.key() if item[0] not in copies)
-        largest[key] = max(sample.value, largest.get(key, 0.0))
+    for value, group in zip(values, groups, strict=True):
+        if is_count(value):
+            largest[group] = max(value, largest.get(group, 0.0))
     return list(largest.values())
-
-
-@lru_cache(maxsize=1024)
-def _bound(text: str) -> float:
-    try:
-        return float(text)
-    except ValueError:
-        return math.nan

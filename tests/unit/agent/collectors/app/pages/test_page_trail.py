@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace_agent.collectors.app.pages.engines.vllm import VLLM
-from headrace_agent.collectors.app.pages.page import SEARCH_EVERY, Page, PageReader, Wanted
-from headrace_agent.collectors.app.pages.trail import Trail
+from headrace_agent.collectors.app.pages.page import Page, PageReader, Wanted
+from headrace_agent.collectors.trail import SEARCH_EVERY, Trail
 from tests.unit.agent.collectors.app.engine_pages import VLLM_0_32_0, capture
 
 WANTED = Wanted({"queue": "queue", "wait_bucket": "wait", "done": "done"})
@@ -67,7 +67,7 @@ def _changed(draw: st.DrawFn, page: list[Family]) -> list[Family]:
 
 def _same(page: Page, other: Page) -> bool:
     # NaN is not equal to itself.
-    return replace(page, samples=()) == replace(other, samples=()) and str(page.samples) == str(other.samples)
+    return replace(page, values=()) == replace(other, values=()) and str(page.values) == str(other.values)
 
 
 @given(st.data(), PAGE)
@@ -108,7 +108,7 @@ def test_a_family_that_appears_among_others_is_seen_a_few_pages_later() -> None:
     reader = PageReader(WANTED)
     reader.read(b"# HELP a b\na 1\n# HELP c d\nc 1\n# TYPE queue gauge\nqueue 1\n")
     later = b"# HELP a b\na 1\n# TYPE done counter\ndone 1\n# HELP c d\nc 1\n# TYPE queue gauge\nqueue 2\n"
-    pages = [reader.read(later) for _ in range(SEARCH_EVERY + 1)]
+    pages = [reader.read(later) for _ in range(SEARCH_EVERY)]
     assert pages[-1].families == {"queue", "done"}
     assert all(page.samples[-1].value == 2.0 for page in pages)
 
@@ -119,9 +119,9 @@ def test_pages_of_the_same_lines_are_seldom_searched(monkeypatch: pytest.MonkeyP
     find = Wanted.find
     monkeypatch.setattr(Wanted, "find", lambda self, raw: searched.append(raw) or find(self, raw))
     reader, raw = PageReader(VLLM.wanted), capture(VLLM_0_32_0)
-    for number in range(3 * (SEARCH_EVERY + 1)):
-        reader.read(raw.replace(b"117.0", f"{10**number}.0".encode()))
-    assert len(searched) == 3
+    for number in range(3 * SEARCH_EVERY + 1):
+        reader.read(raw.replace(b"117.0", f"{117 + 10 * number}.0".encode()))
+    assert len(searched) == 4
 
 
 def test_a_figure_far_from_where_it_stood_is_searched_for() -> None:
