@@ -37,7 +37,7 @@ demo-real: $(STAMP) ## The same over three real vLLM engines on this CPU (SECOND
 	@$(BIN)/headrace-lab demo-real $(if $(SECONDS),--seconds $(SECONDS)) --seed $(SEED) $(if $(JSON),--json $(JSON))
 
 test: $(STAMP) ## Unit, simulation, integration and real-Envoy tests
-	@$(BIN)/python -m pytest -q
+	@$(BIN)/python -m pytest -q -n auto --maxprocesses 4 --dist loadfile
 
 test-extra: $(STAMP) ## Tests that need root or a Debian package
 	@$(BIN)/python -m pytest -q -m extra tests
