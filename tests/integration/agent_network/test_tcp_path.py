@@ -10,9 +10,9 @@ import pytest
 from structlog.testing import capture_logs
 
 from headrace_agent.collectors.containment import Mishaps
+from headrace_agent.collectors.names import look_up
 from headrace_agent.collectors.network.collector import MAX_GATEWAYS, GatewayTarget, PathCollector
 from headrace_agent.collectors.network.echo import SYN_AGAIN_S, Echo, Outcome, TcpProber
-from headrace_agent.collectors.network.names import look_up
 from headrace_agent.collectors.readings import PathMethod
 from headrace_agent.settings import NetworkSettings
 from headrace_shared.clock import SystemClock

@@ -27,6 +27,9 @@ PROFILES = {
 PATHS = {f"{prefix}{end}": path for prefix in ("10.213.7.", "fd13::") for end, path in PROFILES.items()}
 # Four deviations of a share of 0.19 among the 140 echoes of a run.
 LOSS_ERROR = 0.14
+# Nothing is put on this path: its jitter is what the machine itself adds to all of them.
+BARE = "10.213.7.20"
+ALL = {**PATHS, BARE: Path()}
 # What a busy machine does to a round trip is not what is tested here.
 FIRST = ("chrt", "--rr", "1")
 WITHOUT_RIGHT = ("setpriv", "--inh-caps", "-net_raw", "--bounding-set", "-net_raw")
@@ -43,7 +46,7 @@ async def output(*command: str) -> str:
 async def measured(wan: Wan, method: str, *privileges: str) -> dict[str, Any]:
     plan = {
         "method": method,
-        "gateways": {address: address for address in PATHS},
+        "gateways": {address: address for address in ALL},
         "port": PORT,
         "warm_s": WARM_S,
         "seconds": SECONDS,
@@ -53,12 +56,15 @@ async def measured(wan: Wan, method: str, *privileges: str) -> dict[str, Any]:
     return found
 
 
-def near(measured_ms: float, set_ms: float) -> bool:
-    return abs(measured_ms - set_ms) <= max(1.0, 0.1 * set_ms)
+def near(measured_ms: float, set_ms: float, noise_ms: float) -> bool:
+    """Within 10 % or 1 ms, and the machine's own jitter, which is some 0.1 ms unless it is busy."""
+    return abs(measured_ms - set_ms) <= max(1.0, 0.1 * set_ms) + noise_ms
 
 
 def check(found: dict[str, Any], method: str) -> None:
     wrong = []
+    noise_ms = found["paths"][BARE]["jitter_ms"]
+    print("on the bare path", found["paths"][BARE])
     for address, path in PATHS.items():
         figures = found["paths"][address]
         expected = (path.expected_rtt_ms, path.expected_jitter_ms, path.expected_loss)
@@ -69,22 +75,23 @@ def check(found: dict[str, Any], method: str) -> None:
         )
         print(" measured", *(f"{figures[name]:8.3f}" for name in ("rtt_ms", "jitter_ms", "loss")))
         assert figures["method"] == method
-        if not near(figures["rtt_ms"], expected[0]) or not near(figures["jitter_ms"], expected[1]):
-            wrong.append((address, figures))
+        for name, value in (("rtt_ms", expected[0]), ("jitter_ms", expected[1])):
+            if not near(figures[name], value, noise_ms):
+                wrong.append((address, figures))
         if abs(figures["loss"] - expected[2]) > LOSS_ERROR:
             wrong.append((address, figures))
     assert not wrong
 
 
 async def test_the_figures_by_raw_sockets_are_those_that_were_set(tmp_path: FilePath) -> None:
-    async with emulated({a: p.model_dump() for a, p in PATHS.items()}, tmp_path) as wan:
+    async with emulated({a: p.model_dump() for a, p in ALL.items()}, tmp_path) as wan:
         found = await measured(wan, "icmp")
     assert found["way"] == "raw"
     check(found, "icmp")
 
 
 async def test_the_figures_by_ping_sockets_are_those_that_were_set(tmp_path: FilePath) -> None:
-    async with emulated({a: p.model_dump() for a, p in PATHS.items()}, tmp_path) as wan:
+    async with emulated({a: p.model_dump() for a, p in ALL.items()}, tmp_path) as wan:
         allow = "echo 0 0 > /proc/sys/net/ipv4/ping_group_range"
         await output(*wan.command("sh", "-c", allow))
         found = await measured(wan, "icmp", *WITHOUT_RIGHT)
@@ -93,7 +100,7 @@ async def test_the_figures_by_ping_sockets_are_those_that_were_set(tmp_path: Fil
 
 
 async def test_without_the_right_tcp_connects_give_the_figures_that_were_set(tmp_path: FilePath) -> None:
-    async with emulated({a: p.model_dump() for a, p in PATHS.items()}, tmp_path) as wan:
+    async with emulated({a: p.model_dump() for a, p in ALL.items()}, tmp_path) as wan:
         await output(*wan.command("sh", "-c", "echo 1 0 > /proc/sys/net/ipv4/ping_group_range"))
         found = await measured(wan, "auto", *WITHOUT_RIGHT)
     assert found["way"] == ""

@@ -43,9 +43,10 @@ def agent(fleet: Fleet, site: Site, run_dir: Path) -> Spec:
     return Spec(f"agent {site.name}", command, (site.agent_port,), url)
 
 
-def controller(fleet: Fleet, run_dir: Path, baseline: str = "") -> Spec:
-    """The controller."""
-    path = settings_files.write(run_dir / "controller.yaml", settings_files.controller(fleet))
+def controller(fleet: Fleet, run_dir: Path, baseline: str = "", classes: bool = True) -> Spec:
+    """The controller; without `classes` cells of different lengths get the same requests."""
+    settings = settings_files.controller(fleet) | {"capability": {"classes": classes}}
+    path = settings_files.write(run_dir / "controller.yaml", settings)
     extra = ("--baseline", baseline) if baseline else ()
     command = (console_script("headrace-controller"), "run", "--config", str(path), *extra)
     ports = (fleet.ports.telemetry, fleet.ports.xds, fleet.ports.api)

@@ -97,7 +97,8 @@ async def _middle(scene: Scene) -> None:
     fleet, stack, run_dir = scene.fleet, scene.stack, scene.stack.run_dir
     least, most = await engines.check_sizes(fleet, MIX.long_tokens, MIX.max_tokens[1])
     scene.tell(f"by the engine's own tokenizer, long prompts have {least} to {most} tokens")
-    await stack.start([programs.controller(fleet, run_dir)])
+    # What is shown is the error signal: with classes no long prompt would come to the small engine.
+    await stack.start([programs.controller(fleet, run_dir, classes=False)])
     await stack.start(programs.agent(fleet, site, run_dir) for site in fleet.sites)
     await stack.start([await programs.envoy(fleet, run_dir)])
     await stack.wait_ready()
