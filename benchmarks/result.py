@@ -8,12 +8,13 @@ import os
 import platform
 import statistics
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from importlib.metadata import version
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
-PACKAGES = ("grpcio", "numpy", "protobuf", "xds-protos")
+PACKAGES = ("grpcio", "httptools", "numpy", "prometheus-client", "protobuf", "requests", "xds-protos")
 
 
 def environment(name: str) -> dict[str, Any]:
@@ -47,13 +48,19 @@ def json_path(description: str) -> Path | None:
     return path
 
 
-def report(name: str, seed: int, figures: dict[str, float], path: Path | None) -> None:
-    """Print the figures, and write the result where a path was given."""
+def report(
+    name: str,
+    seed: int,
+    figures: dict[str, float],
+    path: Path | None,
+    more: Mapping[str, Any] = MappingProxyType({}),
+) -> None:
+    """Print the figures, and write the result, with `more` beside them, where a path was given."""
     width = max(map(len, figures))
     for key, value in figures.items():
         print(f"{key:{width}}  {value:,.3f}")
     if path is not None:
         path.parent.mkdir(parents=True, exist_ok=True)
-        result = {"scenario": f"bench/{name}", "mode": "bench", "seed": seed, "figures": figures}
+        result = {"scenario": f"bench/{name}", "mode": "bench", "seed": seed, "figures": figures, **more}
         path.write_text(json.dumps(result | {"environment": environment(name)}, indent=2) + "\n")
         print(f"written: {path}")
