@@ -27,8 +27,6 @@ from headrace_shared.tls import TlsError, channel_credentials
 
 # systemd and operators are promised an end within two seconds of SIGTERM.
 EXIT_WITHIN_S: Final = 1.7
-_STDOUT: Final = 1
-_STDERR: Final = 2
 
 EPILOG: Final = """\
 Example of a config file:
@@ -56,7 +54,8 @@ Try it:
 
 SIGTERM or Ctrl-C says goodbye to the controllers and ends with exit code 0.
 SIGHUP takes up a changed config file; one that cannot be used is logged and changes nothing.
-Exit code 2: the config, a certificate or a port cannot be used; stderr says which and what to do.
+Exit code 2: the config or a certificate cannot be used; 1: its port cannot (a service manager tries
+again). stderr says which and what to do.
 """
 
 app = typer.Typer(
@@ -77,12 +76,17 @@ app.command(epilog=discover_command.EPILOG)(discover_command.discover)
 
 @contextmanager
 def _clear_errors() -> Iterator[None]:
-    """What the operator can mend is said in words, with exit code 2 and no traceback."""
+    """What the operator can mend is said in words and with no traceback; exit code 2 where no further
+    try could end otherwise."""
     try:
         yield
-    except (ConfigError, CannotListenError, TlsError) as error:
+    except (ConfigError, TlsError) as error:
         typer.echo(f"headrace-agent: {error}", err=True)
         raise typer.Exit(2) from error
+    except CannotListenError as error:
+        # A port is freed, and a host gets its address, a moment later: whoever starts this again may.
+        typer.echo(f"headrace-agent: {error}", err=True)
+        raise typer.Exit(1) from error
 
 
 def _show_version(wanted: bool) -> None:
@@ -107,7 +111,7 @@ def run(
 ) -> None:
     """Run the agent until SIGTERM or Ctrl-C; SIGHUP takes up a changed config file."""
     from headrace_agent import service
-    from headrace_shared.tasks import hold_hangups, on_hangup, run_program
+    from headrace_shared.tasks import STDERR, hold_hangups, on_hangup, run_program, take_hangup
 
     hold_hangups()
     # What a watchdog ends for its silence tells where it hung.
@@ -118,7 +122,7 @@ def run(
 
         async def main(stop: asyncio.Event) -> None:
             reload = asyncio.Event()
-            on_hangup(partial(_take_hangup, reload, stop, os.isatty(_STDERR)))
+            on_hangup(partial(take_hangup, reload, stop, os.isatty(STDERR)))
             watching = asyncio.create_task(_bound_exit(stop, _exit_hard), name="bound the exit")
             try:
                 await service.run(settings, stop, reload, partial(_load, config))
@@ -155,20 +159,6 @@ def _load(path: Path) -> AgentSettings:
     for cell in settings.cells:
         engine_trust(cell)
     return settings
-
-
-def _take_hangup(reload: asyncio.Event, stop: asyncio.Event, had_terminal: bool) -> None:
-    """SIGHUP: somebody asks for a reload, or the terminal is gone in which the agent was started.
-
-    There is nobody left then to whom it could log, or who could end it.
-    """
-    if not had_terminal or os.isatty(_STDERR):
-        reload.set()
-        return
-    nowhere = os.open(os.devnull, os.O_WRONLY)
-    for stream in (_STDOUT, _STDERR):
-        os.dup2(nowhere, stream)
-    stop.set()
 
 
 async def _bound_exit(stop: asyncio.Event, end: Callable[[], None], within_s: float = EXIT_WITHIN_S) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Annotated, Literal, Self
 from urllib.parse import urlsplit
 
-from pydantic import AfterValidator, Field, model_validator
+from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
 from headrace_shared import config
 from headrace_shared.config import Name, Settings
@@ -20,14 +20,32 @@ def _http_url(text: str) -> str:
     parts = urlsplit(text)
     if parts.scheme not in ("http", "https") or not parts.hostname:
         raise ValueError("write a URL with scheme and host, as in http://127.0.0.1:8000")
-    _ = parts.port  # raises ValueError where the port is no number
+    if parts.port == 0:  # raises ValueError where the port is no number
+        raise ValueError("no server has port 0; write the one that it listens on")
     return text.rstrip("/")
 
 
 HttpUrl = Annotated[str, AfterValidator(_http_url)]
 
+
+def without_secrets(url: str) -> str:
+    """A URL as logs, beats and people may see it: without the user and password that it may hold."""
+    parts = urlsplit(url)
+    return parts._replace(netloc=parts.netloc.rpartition("@")[2]).geturl()
+
+
 MAX_GPUS = 64
 MAX_NODES = 64
+MAX_LABELS = 64
+MAX_LABEL = 1024
+
+
+def _gpu(ref: object) -> object:
+    if isinstance(ref, bool) or not isinstance(ref, str | int) or ref == "":
+        raise ValueError("write the GPU's index, its UUID or the start of one")
+    if isinstance(ref, int) and ref < 0:
+        raise ValueError("a GPU's index is 0 or more")
+    return ref
 
 
 def _each_once(gpus: tuple[str | int, ...]) -> tuple[str | int, ...]:
@@ -37,8 +55,11 @@ def _each_once(gpus: tuple[str | int, ...]) -> tuple[str | int, ...]:
     return gpus
 
 
-Gpus = Annotated[tuple[str | int, ...], Field(max_length=MAX_GPUS), AfterValidator(_each_once)]
+Gpu = Annotated[str | int, BeforeValidator(_gpu)]
+Gpus = Annotated[tuple[Gpu, ...], Field(max_length=MAX_GPUS), AfterValidator(_each_once)]
 """GPUs by index, UUID or the start of one; a MIG instance as `UUID:INSTANCE`."""
+
+Label = Annotated[str, Field(max_length=MAX_LABEL)]
 
 
 class EngineTlsSettings(TlsSettings):
@@ -76,7 +97,7 @@ class CellSettings(Settings):
     nodes: tuple[Name, ...] = Field((), max_length=MAX_NODES)
     kind: Literal["auto", "vllm", "sglang", "tensorrt-llm", "triton", "tgi", "llamacpp"] = "auto"
     metrics_url: HttpUrl | None = None
-    labels: dict[str, str] = Field(default_factory=dict)
+    labels: dict[Label, Label] = Field(default_factory=dict, max_length=MAX_LABELS)
     api_key_file: Path | None = None
     tls: EngineTlsSettings | None = None
 
@@ -92,12 +113,25 @@ class CellSettings(Settings):
     @model_validator(mode="after")
     def _reachable(self) -> Self:
         try:
-            ipaddress.ip_address(self.address.host)
+            ip = ipaddress.ip_address(self.address.host)
         except ValueError as error:
             raise ValueError(
                 f"gateways need an IP address and {self.address.host!r} is a name; "
                 "set advertise to the address at which gateways reach this engine"
             ) from error
+        scoped = isinstance(ip, ipaddress.IPv6Address) and ip.scope_id is not None
+        if ip.is_unspecified or ip.is_multicast or ip.is_link_local or scoped or not self.address.port:
+            raise ValueError(
+                f"gateways cannot reach {self.address}; set advertise to an address and port of this "
+                "engine that they can"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _url_fits(self) -> Self:
+        parts = urlsplit(self.url)
+        if parts.query or parts.fragment:
+            raise ValueError("url has a query or a fragment, which is not sent; write the address without it")
         return self
 
     @model_validator(mode="after")
@@ -172,6 +206,12 @@ class ControllerSettings(Settings):
     address: HostPortField
     tls: TlsSettings | None = None
 
+    @model_validator(mode="after")
+    def _dialable(self) -> Self:
+        if self.address.port == 0:
+            raise ValueError("address has port 0; write that of the controller's listen.telemetry")
+        return self
+
 
 class AgentSettings(Settings):
     """The whole file. A host without an engine's server of its own has `members` only."""
@@ -197,6 +237,10 @@ class AgentSettings(Settings):
             twice = sorted({value for value in values if values.count(value) > 1})
             if twice:
                 raise ValueError(f"cells: two cells have the same {what} {twice[0]!r}; give each its own")
+        addresses = [str(each.address) for each in self.controllers]
+        twice = sorted({address for address in addresses if addresses.count(address) > 1})
+        if twice:
+            raise ValueError(f"controllers: {twice[0]} stands twice; name each once")
         return self
 
     @model_validator(mode="after")

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import gzip
+import socket
+import threading
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
@@ -11,7 +14,7 @@ import pytest
 
 from headrace_agent.collectors.app.http.answer import Answer
 from headrace_agent.collectors.app.http.client import EngineClient
-from headrace_agent.collectors.app.http.dial import Dialer
+from headrace_agent.collectors.app.http.dial import NAMES_LAST_S, Dialer
 from headrace_agent.collectors.app.http.errors import (
     AnswerError,
     BrokenError,
@@ -25,6 +28,7 @@ from headrace_shared.clock import SystemClock
 from tests.integration.agent_app.collecting import collecting, fast
 from tests.integration.agent_app.fake_engine import fake_engine
 from tests.integration.agent_app.raw_server import EMPTY_200, answering, raw_server, read_request
+from tests.support.clock import FakeClock
 
 LIMIT = 1024 * 1024
 
@@ -158,19 +162,69 @@ async def test_a_name_that_is_not_known_proves_nothing() -> None:
 async def test_a_name_is_looked_up_once_in_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
     """An engine that is down is dialled many times a second."""
     asked = 0
-    real = asyncio.get_running_loop().getaddrinfo
+    real = socket.getaddrinfo
 
-    async def count(host: str, port: int, **hints: int) -> object:
+    def count(host: str, *rest: object, **hints: int) -> object:
         nonlocal asked
         asked += host == "localhost"
-        return await real(host, port, **hints)
+        return real(host, *rest, **hints)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(asyncio.get_running_loop(), "getaddrinfo", count)
+    monkeypatch.setattr(socket, "getaddrinfo", count)
     async with calling("http://localhost:1") as client:
         for _ in range(5):
             with pytest.raises(RefusedError):
                 await client.get("/metrics", 2.0)
     assert asked == 1
+
+
+async def test_last_addresses_serve_while_the_name_server_keeps_silent(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Each new connection would wait for it, and an engine that closes many would be called hung."""
+    answered, real, clock = threading.Event(), socket.getaddrinfo, FakeClock()
+
+    def silent(host: str, *rest: object, **hints: int) -> object:
+        if host == "localhost":
+            answered.wait(60)
+        return real(host, *rest, **hints)  # type: ignore[arg-type]
+
+    async with raw_server(answering(EMPTY_200)) as port:
+        dialer = Dialer(f"http://localhost:{port}", clock)
+        (await dialer.dial_socket()).close()
+        monkeypatch.setattr(socket, "getaddrinfo", silent)
+        clock.advance(NAMES_LAST_S)
+        try:
+            async with asyncio.timeout(20):
+                (await dialer.dial_socket()).close()
+        finally:
+            answered.set()
+
+
+async def test_an_agent_out_of_descriptors_has_no_word_on_its_engines(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """All engines of the host would be called down at once, for a trouble of the agent alone."""
+
+    async def handle(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await read_request(reader)
+        writer.write(b"HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 0\r\n\r\n")
+
+    tries = 0
+
+    async def exhausted(dialer: Dialer, *factory: object) -> object:
+        nonlocal tries
+        tries += 1
+        raise OSError(errno.EMFILE, "Too many open files")
+
+    settings = fast(warm_up=False, hung_after_s=0.3)
+    async with raw_server(handle) as port, collecting(f"http://127.0.0.1:{port}", settings) as seen:
+        await seen.until_state(EngineState.SERVING)
+        monkeypatch.setattr(Dialer, "dial", exhausted)
+        monkeypatch.setattr(Dialer, "dial_socket", exhausted)
+        began = seen.now()
+        await seen.until(lambda: tries >= 20 and seen.now() - began >= 1.0)
+        assert seen.kinds == ["loading", "serving"]
+        await seen.until(lambda: "Too many open files" in seen.reading.source.detail)
 
 
 async def test_words_that_nobody_asked_for_are_not_taken_for_the_next_answer() -> None:

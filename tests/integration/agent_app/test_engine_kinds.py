@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from headrace_agent.collectors.app.health import deep
@@ -41,6 +43,22 @@ async def test_sglang_without_its_page_is_known_by_its_model_list() -> None:
         assert engine.asked["GET /health"] <= probes + 1
         assert seen.reading.facts.kind == "sglang"
         assert "--enable-metrics" in seen.reading.source.detail
+
+
+async def test_sglang_whose_key_cannot_be_read_is_asked_without_it(tmp_path: Path) -> None:
+    """Its cheap question is part of the API; that nobody can ask it must not end the collector."""
+    key = tmp_path / "key"
+    async with (
+        kind_server(SGLANG | {"GET /v1/models": (401, b"")}) as engine,
+        collecting(engine.url, key_file=key, kind="sglang") as seen,
+    ):
+        await seen.until(lambda: seen.events)
+        assert seen.kinds == ["loading"]
+        assert "GET /v1/models (without a key: api_key_file" in seen.events[0].cause
+        assert seen.events[0].cause.endswith("answered 401")
+        key.write_text("s3cret")
+        engine.answers |= {"GET /v1/models": SGLANG["GET /v1/models"], "POST /v1/completions": ok({})}
+        await seen.until_state(EngineState.SERVING)
 
 
 async def test_what_is_dead_behind_sglangs_server_is_found_by_the_deep_question(

@@ -10,7 +10,7 @@ import grpc
 import pytest
 import trustme
 
-from headrace_agent.collectors.network.names import Resolver
+from headrace_agent.collectors.names import Resolver
 from headrace_agent.commands.check.controllers import check_controller
 from headrace_agent.commands.check.findings import Finding, Level
 from headrace_agent.settings import ControllerSettings

@@ -24,6 +24,7 @@ class FakeExporter:
         self.energy = 0
         self.xid = 0
         self.requests = 0
+        self.authorization = ""
         self._runner: web.AppRunner | None = None
         self.port = 0
 
@@ -55,6 +56,7 @@ class FakeExporter:
 
     async def _metrics(self, request: web.Request) -> web.StreamResponse:
         self.requests += 1
+        self.authorization = request.headers.get("Authorization", "")
         if self.mode == "ok":
             self.energy += 1
         if self.mode == "hang":

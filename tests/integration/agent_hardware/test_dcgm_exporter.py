@@ -151,3 +151,14 @@ async def test_an_unreachable_exporter_from_the_start_is_a_failure_in_words() ->
     async with running("http://127.0.0.1:1") as run:
         await run.until(lambda reading: reading.sources[0].status is Status.FAILED)
         assert "is the exporter running?" in run.reading().sources[0].detail
+
+
+async def test_a_password_in_the_exporters_address_is_used_and_told_to_nobody() -> None:
+    async with serving() as fake, running(f"http://me:secret@127.0.0.1:{fake.port}/metrics") as run:
+        await run.until_source(HardwareSource.DCGM)
+        fake.mode = "500"
+        await run.until(lambda reading: reading.sources[0].status is Status.FAILED)
+        detail = run.reading().sources[0].detail
+    assert fake.authorization == "Basic bWU6c2VjcmV0"
+    assert "HTTP 500" in detail
+    assert "secret" not in detail

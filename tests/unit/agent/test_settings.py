@@ -99,6 +99,66 @@ def test_a_wrong_value_is_named_with_its_line(right: str, wrong: str, line: int,
     assert (line, field) in [(each.line, each.field) for each in problems(GOOD.replace(right, wrong, 1))]
 
 
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        "url: http://0.0.0.0:8000",
+        "url: http://[::]:8000",
+        "advertise: 0.0.0.0:8000",
+        'advertise: "[::]:8000"',
+        "advertise: 239.0.0.1:8000",
+        "advertise: 169.254.7.7:8000",
+        'advertise: "[fe80::1%eth0]:8000"',
+        "advertise: 10.0.1.7:0",
+    ],
+)
+def test_an_address_that_every_controller_refuses_is_refused_at_the_start(wrong: str) -> None:
+    cell = "url: http://10.0.1.7:8000\n    " if wrong.startswith("advertise") else ""
+    (problem,) = problems(GOOD.replace("url: http://127.0.0.1:8000/", cell + wrong))
+    assert problem.field == "cells[0]"
+    assert "gateways cannot reach" in problem.message
+    assert "set advertise" in problem.message
+
+
+@pytest.mark.parametrize("gpu", ["-1", "true", "1.5", "''", "[]"])
+def test_a_gpu_is_an_index_or_a_name(gpu: str) -> None:
+    (problem,) = problems(GOOD.replace("GPU-1234", gpu))
+    assert (problem.line, problem.field) == (8, "cells[0].gpus[1]")
+
+
+def test_labels_are_refused_and_not_cut() -> None:
+    many = ", ".join(f"k{place}: v" for place in range(65))
+    for labels in (f"{{{many}}}", f"{{rack: {'x' * 1025}}}"):
+        (problem,) = problems(GOOD.replace("gpus: [0, GPU-1234]", f"labels: {labels}"))
+        assert problem.field.startswith("cells[0].labels")
+
+
+def test_a_controller_that_stands_twice_is_refused() -> None:
+    text = GOOD.replace("18000\n", "18000\n  - {address: '10.0.0.5:18000', tls: {ca: ca.pem}}\n")
+    (problem,) = problems(text)
+    assert "controllers: 10.0.0.5:18000 stands twice" in problem.message
+
+
+@pytest.mark.parametrize(("right", "wrong"), [("5:18000", "5:0"), ("127.0.0.1:8000", "127.0.0.1:0")])
+def test_a_server_has_a_port(right: str, wrong: str) -> None:
+    (problem,) = problems(GOOD.replace(right, wrong))
+    assert "port 0" in problem.message
+
+
+@pytest.mark.parametrize("end", ["?key=1", "#top"])
+def test_what_is_not_sent_of_an_engines_address_is_refused(end: str) -> None:
+    (problem,) = problems(GOOD.replace("8000/", f"8000/{end}"))
+    assert "url has a query or a fragment" in problem.message
+
+
+def test_a_password_in_an_address_is_not_shown() -> None:
+    assert settings.without_secrets("https://me:secret@[fd00::1]:8/p?q=1") == "https://[fd00::1]:8/p?q=1"
+    assert settings.without_secrets("http://engine:8000/a@b") == "http://engine:8000/a@b"
+    for wrong in ("me:secret@host:port", "me:secret@engine:8000"):
+        (problem,) = problems(GOOD.replace("http://127.0.0.1:8000/", f"http://{wrong}"))
+        assert "secret" not in problem.message
+
+
 def test_a_metrics_address_with_a_query_is_refused_and_not_cut() -> None:
     text = GOOD.replace("gpus: [0, GPU-1234]", "metrics_url: http://127.0.0.1:8002/metrics?name=x")
     (problem,) = problems(text)

@@ -141,6 +141,8 @@ class SampleReader:
 
     def __init__(self) -> None:
         self._heads: dict[bytes, tuple[str, Labels]] = {}
+        # By the text between the braces: many series have the same labels.
+        self._labels: dict[str, Labels] = {}
         self._kept = 0
         self._left = MAX_NEW_BYTES
 
@@ -183,10 +185,14 @@ class SampleReader:
             raise PageError(
                 f"the page has more than {_size(MAX_NEW_BYTES)} of series that were not there before"
             )
-        known = _parse_head(head.decode("utf-8"))
+        text = head.decode("utf-8")
+        inside = text.partition("{")[2]
+        name, labels = _parse_head(text)
         if self._kept + len(head) > MAX_KEPT_BYTES:
             self._heads.clear()
+            self._labels.clear()
             self._kept = 0
+        known = name, self._labels.setdefault(inside, labels)
         self._heads[head] = known
         self._kept += len(head)
         return known

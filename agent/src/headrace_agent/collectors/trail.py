@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 
 from headrace_agent.collectors.exposition import check_lines
 
-SEARCH_EVERY: Final = 8
+SEARCH_EVERY: Final = 16
 # Lines between two wanted ones may grow and shrink by the digits of their values.
 _SLACK_BYTES: Final = 32
 _SLACK_SHARE: Final = 8
@@ -30,11 +30,15 @@ class Follower:
     """Reads the pages of one source that have the lines of the page before.
 
     `find` searches a page for its wanted lines. That is done every SEARCH_EVERY pages all the same:
-    a new family among others that are not wanted is seen by then, and all else at once.
+    a new family among others that are not wanted is seen by then, and all else at once. With
+    `by_lines` it is done wherever the number of lines is another, so that such a family is seen at
+    once too; to count them takes as long as all the rest.
     """
 
-    def __init__(self, find: Callable[[bytes], list[Span]]) -> None:
+    def __init__(self, find: Callable[[bytes], list[Span]], by_lines: bool = False) -> None:
         self._find = find
+        self._by_lines = by_lines
+        self._lines = 0
         self._trail: Trail | None = None
         self._followed = 0
         self._written: list[bytes] = []
@@ -54,6 +58,7 @@ class Follower:
         plain = lines and len(figures) == len(values) and all(map(_is_plain, figures))
         self._trail = Trail(raw, spans) if plain and raw.endswith(b"\n") else None
         self._followed = 0
+        self._lines = raw.count(b"\n")
         self._written = [line.rpartition(b" ")[2] for line in figures]
         self._values = values
 
@@ -61,6 +66,8 @@ class Follower:
         """The values of the next page, the same object if they are the same; None where it has to be
         searched. Raises PageError where it has very many lines."""
         if self._trail is None or not raw.endswith(b"\n"):
+            return None
+        if self._by_lines and raw.count(b"\n") != self._lines:
             return None
         written = self._trail.follow(raw)
         if written is None or not self._is_all(raw, self._trail):

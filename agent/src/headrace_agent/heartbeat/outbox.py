@@ -140,7 +140,7 @@ class Outbox:
             return self._take_withdrawal(self._goodbye, now)
         if self._hello is None or self._waiting or self._want_telemetry:
             hello = self._reporter.hello(now)
-            if hello != self._hello:
+            if hello is not self._hello and hello != self._hello:
                 self._hello = hello
                 return pb.AgentMessage(hello=hello)
         if self._waiting:

@@ -106,7 +106,6 @@ def _cells(settings: AgentSettings) -> dict[str, CellSettings]:
 
 
 def _controllers(settings: AgentSettings) -> dict[str, ControllerSettings]:
-    """By address; of two entries with one address the last counts."""
     return {str(each.address): each for each in settings.controllers}
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Collection
-from itertools import count
 from typing import Final
 
 from headrace_agent.collectors.grid import BETWEEN_S, next_due
@@ -16,8 +15,8 @@ from headrace_shared import log
 from headrace_shared.clock import Clock
 
 INTERVAL_S: Final = 0.25
-# Hardware is not read more often than this where GPUs can be told lost.
-GPUS_EVERY: Final = 2
+# The beats that went out just before have put the same figures together.
+GPUS_INTERVAL_S: Final = 0.5
 
 
 class Watch:
@@ -40,10 +39,12 @@ class Watch:
 
     async def run(self) -> None:
         """Check until cancelled."""
-        for turn in count():
+        gpus_due = 0.0
+        while True:
             now = self._clock.now()
-            if turn % GPUS_EVERY == 0:
+            if now >= gpus_due:
                 self.check_gpus(now)
+                gpus_due = next_due(now, GPUS_INTERVAL_S, BETWEEN_S)
             self.check_drains(now)
             await asyncio.sleep(next_due(now, INTERVAL_S, BETWEEN_S) - now)
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import Final
 
 from aiohttp import web
@@ -13,6 +15,8 @@ from headrace_shared.net import HostPort, explain_listen
 
 CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
 SHUTDOWN_S: Final = 0.2
+# Whoever holds connections here must not take the descriptors that the engines are watched with.
+MAX_CONNECTIONS: Final = 64
 
 
 @asynccontextmanager
@@ -22,7 +26,10 @@ async def serving(
     live: Callable[[], Verdict],
     ready: Callable[[], Verdict],
 ) -> AsyncIterator[None]:
-    """Serve the pages while the context is open. Raises CannotListenError."""
+    """Serve the pages while the context is open, to MAX_CONNECTIONS at once: a further one ends the oldest.
+
+    Raises CannotListenError.
+    """
     app = web.Application()
 
     async def show_metrics(request: web.Request) -> web.Response:
@@ -42,9 +49,25 @@ async def serving(
     await runner.setup()
     try:
         try:
-            await web.TCPSite(runner, address.host, address.port).start()
+            listening = await asyncio.get_running_loop().create_server(
+                partial(_accept, runner), address.host, address.port
+            )
         except OSError as error:
             raise explain_listen("metrics_listen", address, error) from error
-        yield
+        try:
+            yield
+        finally:
+            listening.close()
     finally:
         await runner.cleanup()
+
+
+def _accept(runner: web.AppRunner) -> asyncio.Protocol:
+    """The protocol of a new connection, for which the oldest make room."""
+    server = runner.server
+    assert server is not None, "connections come after setup()"
+    held = server.connections
+    for oldest in held[: max(0, len(held) + 1 - MAX_CONNECTIONS)]:
+        if isinstance(oldest.transport, asyncio.Transport):
+            oldest.transport.abort()
+    return server()

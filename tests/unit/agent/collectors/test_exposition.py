@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -13,6 +15,7 @@ from headrace_agent.collectors.exposition import (
     MAX_PAGE_LINES,
     PageError,
     SampleReader,
+    any_of,
     decode_page,
 )
 from headrace_agent.collectors.hardware.dcgm import PREFIX, WANTED
@@ -132,3 +135,20 @@ def test_any_text_is_a_sample_or_a_value_error(text: str) -> None:
     except ValueError:
         return
     assert sample.name.startswith("a")
+
+
+NAMES = st.text(alphabet="ab:_.", max_size=5)
+
+
+@given(st.sets(NAMES, min_size=1, max_size=8), NAMES)
+def test_a_pattern_for_some_names_fits_them_and_no_other(names: set[str], other: str) -> None:
+    pattern = re.compile(any_of(names))
+    assert all(pattern.fullmatch(name) for name in names)
+    assert (pattern.fullmatch(other) is not None) == (other in names)
+
+
+def test_series_with_the_same_labels_share_them() -> None:
+    """A host of many GPUs has a thousand series, and a few dozen different labels."""
+    reader = SampleReader()
+    first, second = (reader.read(name + b'{gpu="0",UUID="x"} 1') for name in (b"a", b"b"))
+    assert first.labels is second.labels

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 
 import pytest
 
@@ -68,6 +69,13 @@ def test_a_good_engine_is_good() -> None:
     findings = list(judge_engine(seen(process_watch="watching 3 processes"), warm_up=False))
     assert levels(findings) == {Level.OK}
     assert any("vllm 0.32.0, serves m (4096 tokens)" in each.what for each in findings)
+
+
+def test_a_password_in_the_engines_address_is_not_shown() -> None:
+    login = replace(seen(), cell=CELL.model_copy(update={"url": "http://me:secret@10.0.1.7:8000"}))
+    report = as_json(Observation(10.0, (login,)), list(judge_engine(login, warm_up=False)))
+    assert report["cells"][0]["url"] == "http://10.0.1.7:8000"
+    assert "secret" not in str(report)
 
 
 def test_without_a_warm_up_it_is_not_claimed_that_a_completion_was_answered() -> None:

@@ -92,6 +92,7 @@ class EngineCollector:
         self._scraping = asyncio.Lock()
         self._needs_start = asyncio.Event()
         self._known = EngineFacts()
+        self._told = (self._known, self._known)
         self._changes = ChangeLog(cell.id)
         self._log = log.get("engine").bind(cell=cell.id)
         self.first_seen = asyncio.Event()
@@ -189,7 +190,13 @@ class EngineCollector:
     def _facts(self) -> EngineFacts:
         # A path that no kind stands behind and that nothing has answered on is a guess.
         found = bool(self._kind) or self._health.healthy
-        return replace(self._known, kind=self._kind, health_path=self._paths.current if found else "")
+        kind, path = self._kind, self._paths.current if found else ""
+        # Asked for with every beat, and different once in a while.
+        known, told = self._told
+        if known is not self._known or (told.kind, told.health_path) != (kind, path):
+            told = replace(self._known, kind=kind, health_path=path)
+            self._told = self._known, told
+        return told
 
     @property
     def _kind(self) -> str:

@@ -107,11 +107,15 @@ def read_gpus(samples: Iterable[Sample]) -> tuple[GpuFigures, ...]:
     signals, and takes the health facts that only its GPU has (temperature, power) from there.
     """
     rows: dict[tuple[str, str], _Row] = {}
+    # All of a GPU's series mostly have the very same labels.
+    by_labels: dict[int, _Row | None] = {}
     for sample in samples:
-        row = _row_of(rows, sample.labels)
-        if row is None:
-            continue
-        row.add(sample.name, sample.value)
+        labels = sample.labels
+        if id(labels) not in by_labels:
+            by_labels[id(labels)] = _row_of(rows, labels)
+        row = by_labels[id(labels)]
+        if row is not None:
+            row.add(sample.name, sample.value)
     gpus = {key: _figures(row) for key, row in rows.items()}
     return tuple(with_parent(each, gpus.get((each.uuid, ""))) for each in gpus.values())
 

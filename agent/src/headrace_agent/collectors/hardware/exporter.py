@@ -7,6 +7,7 @@ from urllib.parse import urlsplit
 import requests
 
 from headrace_agent.collectors.exposition import MAX_PAGE_BYTES, oversize
+from headrace_agent.settings import without_secrets
 from headrace_shared.clock import Clock
 
 CHUNK = 64 * 1024
@@ -20,7 +21,10 @@ class Exporter:
     """One exporter, over one session. Its methods block: call them from a worker's thread."""
 
     def __init__(self, url: str, timeout_s: float, clock: Clock) -> None:
-        self.url = url if urlsplit(url).path else f"{url}/metrics"
+        page = url if urlsplit(url).path else f"{url}/metrics"
+        # What failures name goes into logs and beats.
+        self.url = without_secrets(page)
+        self._page = page
         self._timeout_s = timeout_s
         self._clock = clock
         self._session = requests.Session()
@@ -35,7 +39,7 @@ class Exporter:
         deadline = self._clock.now() + self._timeout_s
         try:
             if self._request is None:  # made once: the same is asked several times a second
-                self._request = self._session.prepare_request(requests.Request("GET", self.url))
+                self._request = self._session.prepare_request(requests.Request("GET", self._page))
             with self._session.send(
                 self._request, timeout=self._timeout_s, stream=True, allow_redirects=False
             ) as response:

@@ -36,7 +36,8 @@ class FieldReader:
         self._prefixed = re.compile(rf"\n[ \t]*{re.escape(prefix)}".encode())
         self._wanted = re.compile(rf"\n[ \t]*((?:{any_of(wanted)})(?:[{{ \t\r][^\n]*)?)(?=\n)".encode())
         self._reader = SampleReader()
-        self._follower = Follower(self._find)
+        # An XID's family is there from the first XID on, which is to be told of at once.
+        self._follower = Follower(self._find, by_lines=True)
         self._page = Page((), 0, 0)
 
     def read(self, raw: bytes) -> Page:

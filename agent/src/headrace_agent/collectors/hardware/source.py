@@ -38,7 +38,12 @@ class Source:
         self.reads = 0
         self.failures = 0
         self.gpus: tuple[GpuFigures, ...] = ()
-        self._found: dict[GpuRef, GpuFigures | None] = {}
+        # Asked many times between two reads, and for every cell: what a reading is, and where in
+        # `gpus` the GPU stands that a cell names.
+        self._known: SourceReading | None = None
+        self._known_at = 0.0
+        self._names: list[tuple[str, int | None, str, tuple[str, ...]]] = []
+        self._places: dict[GpuRef, int | None] = {}
         self._pulse = pulse
         self._unread_s = max(2.0, UNREAD_INTERVALS * interval_s)
         self._last = Read(Status.NO_DATA, detail="not read yet")
@@ -48,7 +53,7 @@ class Source:
 
     def take(self, read: Read, now: float) -> bool:
         """Note the outcome of an attempt that ended at `now`; False where it is the last one's again."""
-        again, self._last = read is self._last, read
+        again, self._last, self._known = read is self._last, read, None
         self.reads += 1
         if read.status is not Status.OK:
             self.failures += read.status is Status.FAILED
@@ -58,8 +63,11 @@ class Source:
                 self._pulse.interrupt()
             return True
         if read.gpus is not self.gpus:
+            names = [(gpu.uuid, gpu.index, gpu.instance, gpu.aliases) for gpu in read.gpus]
+            if names != self._names:
+                self._names = names
+                self._places.clear()
             self.gpus = read.gpus
-            self._found.clear()
         self._read_at = now
         self._good_since = now if self._good_since is None else self._good_since
         if self._pulse is not None:
@@ -71,6 +79,11 @@ class Source:
 
     def reading(self, now: float) -> SourceReading:
         """How the source as a whole is."""
+        if self._known is None or self._known_at != now:
+            self._known, self._known_at = self._judge(now), now
+        return self._known
+
+    def _judge(self, now: float) -> SourceReading:
         status, detail = self._last.status, self._last.detail
         if status is Status.OK and self._read_at is not None and now - self._read_at > self._unread_s:
             status, detail = Status.STALE, "the last read is too old"
@@ -82,9 +95,11 @@ class Source:
 
     def find(self, ref: GpuRef) -> GpuFigures | None:
         """The last figures of the GPU that a cell names, however old."""
-        if ref not in self._found:  # asked many times a second, answered anew with every read
-            self._found[ref] = find(self.gpus, ref)
-        return self._found[ref]
+        if ref not in self._places:
+            found = find(self.gpus, ref)
+            self._places[ref] = next((at for at, gpu in enumerate(self.gpus) if gpu is found), None)
+        place = self._places[ref]
+        return None if place is None else self.gpus[place]
 
     def offer(self, refs: Sequence[GpuRef], now: float) -> Offer:
         """What it has for the cell whose GPUs are `refs`."""

@@ -15,6 +15,8 @@ from headrace_agent.collectors.hardware.figures import GpuFigures
 Told = list[tuple[str, int]]
 """(`UUID` or `UUID:INSTANCE`, XID) for each GPU and instance that one is news for."""
 
+# Of a host that is split anew again and again, so many GPUs and instances are remembered.
+MAX_GAUGES: Final = 4096
 # A faulty program can cause the same XID many times a second.
 REPEAT_S: Final = 5.0
 # Exporters collect every 30 s by default. An XID told late a second time would fail an engine that
@@ -41,11 +43,13 @@ class XidWatch:
         """What the exporter's gauges tell that NVML has not told before.
 
         A GPU seen for the first time tells nothing: its XID may be days old. An absent figure
-        means none, so one that appears later is new. A GPU's XID is news for all its instances,
+        means none, so one that appears later is new. A GPU that is missing for a while, as one that
+        falls off the bus may be, is not seen for the first time again. A GPU's XID is news for all its instances,
         whether or not their own rows repeat it.
         """
-        before, self._gauges = self._gauges, {gpu.key: gpu.health.last_xid or 0 for gpu in gpus}
-        new = {key: xid for key, xid in self._gauges.items() if xid and before.get(key, xid) != xid}
+        before, here = self._gauges, {gpu.key: gpu.health.last_xid or 0 for gpu in gpus}
+        self._gauges = {**before, **here} if len(before) + len(here) <= MAX_GAUGES else here
+        new = {key: xid for key, xid in here.items() if xid and before.get(key, xid) != xid}
         for gpu in gpus:
             if gpu.uuid in new and gpu.key in before:
                 new.setdefault(gpu.key, new[gpu.uuid])

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from headrace_agent.collectors.containment import Mishaps
+from headrace_agent.collectors.names import CACHE_S, Resolver, UnresolvedError
 from headrace_agent.collectors.network.echo import Echo, IcmpProber, Outcome, Prober, TcpProber
-from headrace_agent.collectors.network.names import CACHE_S, Resolver, UnresolvedError
 from headrace_agent.collectors.network.pace import Pace
 from headrace_agent.collectors.network.path import Condition, GatewayTarget, Path
 from headrace_agent.collectors.network.policy import probe, probe_preferred

@@ -31,6 +31,8 @@ EARLY = 0.9
 # The kernel sends an unanswered SYN again after this long: what is answered later may be the answer
 # to the second, and its time no round trip.
 SYN_AGAIN_S = 1.0
+# icmplib draws a payload at random for each echo otherwise; the numbers tell them apart.
+_PAYLOAD = b"headrace" * 7
 LOCAL_TROUBLE = frozenset(
     (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM, errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT)
 )
@@ -90,7 +92,7 @@ class IcmpProber:
         except ICMPSocketError as error:
             return self._end(Outcome.UNABLE, f"no ICMP socket: {error}")
         self._sequence = (self._sequence + 1) & 0xFFFF
-        request = ICMPRequest(address, self._id, self._sequence)
+        request = ICMPRequest(address, self._id, self._sequence, payload=_PAYLOAD)
         with AsyncSocket(opened) as sock:
             return await self._exchange(sock, request, timeout_s)
 

@@ -11,7 +11,7 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager, suppress
 from typing import Final
 
-from headrace_agent.collectors.network.names import Resolver, UnresolvedError
+from headrace_agent.collectors.names import Resolver, UnresolvedError
 from headrace_agent.commands.check.findings import Finding, error, ok, warn
 from headrace_agent.settings import ControllerSettings
 from headrace_shared.clock import Clock

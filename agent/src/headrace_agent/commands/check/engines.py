@@ -9,6 +9,7 @@ from headrace_agent.collectors.readings import EngineState, Status
 from headrace_agent.commands.check import remedies
 from headrace_agent.commands.check.findings import Finding, error, ok, warn
 from headrace_agent.commands.check.observe import SeenCell
+from headrace_agent.settings import without_secrets
 from headrace_shared.signals import CELL_SIGNALS, GPU_SIGNALS
 
 ENGINE_SIGNALS: Final = tuple(name for name in CELL_SIGNALS if name not in GPU_SIGNALS)
@@ -46,7 +47,7 @@ def _answers(seen: SeenCell) -> bool:
 
 def _state(seen: SeenCell, warm_up: bool) -> Finding:
     about, state, cause = _about(seen), seen.engine.state, seen.cause
-    at = seen.cell.url
+    at = without_secrets(seen.cell.url)
     if not seen.seen:
         why = seen.troubles.get("engine", "no answer")
         if _answers(seen):

@@ -14,6 +14,7 @@ from headrace_agent.commands.check.engines import ENGINE_SIGNALS
 from headrace_agent.commands.check.findings import Finding, Level, gravest, merge
 from headrace_agent.commands.check.observe import Observation, SeenCell
 from headrace_agent.commands.console import plain, signal_table
+from headrace_agent.settings import without_secrets
 from headrace_shared.signals import GPU_SIGNALS, NAMES
 
 _STYLES: Final = {Level.OK: "green", Level.WARN: "yellow", Level.ERROR: "bold red"}
@@ -64,7 +65,7 @@ def _cell_json(seen: SeenCell, observation: Observation) -> dict[str, Any]:
     table, facts = tabulate(seen, observation), seen.engine.facts
     return {
         "id": seen.cell.id,
-        "url": seen.cell.url,
+        "url": without_secrets(seen.cell.url),
         "address": str(seen.cell.address),
         "state": seen.engine.state.value if seen.seen else None,
         "cause": seen.cause,
@@ -83,7 +84,7 @@ def show(out: Console, observation: Observation, findings: Sequence[Finding]) ->
     for seen in observation.cells:
         table = tabulate(seen, observation)
         state = seen.engine.state.value if seen.seen else "no sign of it"
-        out.print(plain(f"cell {seen.cell.id} at {seen.cell.url}: {state}", "bold"))
+        out.print(plain(f"cell {seen.cell.id} at {without_secrets(seen.cell.url)}: {state}", "bold"))
         out.print(signal_table(table.signals, table.source, table.age_s))
     said = merge(findings)
     for each in reversed(said):

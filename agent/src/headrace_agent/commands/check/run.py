@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Final
 
 from headrace_agent import settings as settings_module
+from headrace_agent.collectors.names import Resolver
 from headrace_agent.collectors.network.collector import GatewayTarget
-from headrace_agent.collectors.network.names import Resolver
 from headrace_agent.collectors.network.rights import find_right
 from headrace_agent.commands.check import report
 from headrace_agent.commands.check.controllers import check_controller

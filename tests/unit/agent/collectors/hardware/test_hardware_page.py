@@ -107,3 +107,32 @@ def test_any_bytes_give_figures_in_range_or_a_page_error(lines: list[bytes]) -> 
         return
     for gpu in read_gpus(page.samples):
         assert all(0.0 <= value <= 1.0 for value in gpu.signals.values())
+
+
+XID = "DCGM_FI_DEV_XID_ERRORS"
+ROW = st.tuples(
+    st.sampled_from([UTIL, XID, "DCGM_FI_OTHER", "# HELP x"]),
+    st.sampled_from(['{gpu="0"}', '{gpu="1",err_msg="a } b"}', ""]),
+    st.sampled_from(["1", "2.5", "NaN", "x", "1 1700000000000", "9" * 20]),
+)
+
+
+@given(st.lists(st.lists(ROW, max_size=5, unique_by=lambda row: row[:2]), min_size=2, max_size=5))
+def test_a_page_reads_the_same_whatever_was_read_before_it(pages: list[list[tuple[str, str, str]]]) -> None:
+    reader, wanted = FieldReader(PREFIX, {UTIL, XID}), {UTIL, XID}
+    for rows in pages:
+        raw = "".join(f"{name}{labels} {value}\n" for name, labels, value in sorted(rows)).encode()
+        alone = FieldReader(PREFIX, wanted).read(raw)
+        page = reader.read(raw)
+        assert str(page.samples) == str(alone.samples)
+        assert (page.matching > 0, page.malformed) == (alone.matching > 0, alone.malformed)
+
+
+def test_the_first_xid_is_seen_at_once() -> None:
+    """Its family is not on the page before, and stands among others that are not read."""
+    reader = FieldReader(PREFIX, {UTIL, XID})
+    before = f'# TYPE {UTIL} gauge\n{UTIL}{{gpu="0"}} 5\n# TYPE DCGM_FI_OTHER gauge\nDCGM_FI_OTHER 1\n'
+    for load in range(3):
+        reader.read(before.replace("} 5", f"}} {load}").encode())
+    page = reader.read(f'{before}# TYPE {XID} gauge\n{XID}{{gpu="0"}} 79\nDCGM_FI_LAST 1\n'.encode())
+    assert [each.value for each in page.samples if each.name == XID] == [79.0]

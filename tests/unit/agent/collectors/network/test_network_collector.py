@@ -11,15 +11,8 @@ from itertools import pairwise
 import pytest
 from structlog.testing import capture_logs
 
-from headrace_agent.collectors.network import names
-from headrace_agent.collectors.network.collector import (
-    DEAD_NAME_S,
-    MAX_GATEWAYS,
-    GatewayTarget,
-    PathCollector,
-)
-from headrace_agent.collectors.network.echo import Echo, Outcome
-from headrace_agent.collectors.network.names import (
+from headrace_agent.collectors import names
+from headrace_agent.collectors.names import (
     CACHE_S,
     RETRY_S,
     Lookup,
@@ -27,6 +20,13 @@ from headrace_agent.collectors.network.names import (
     UnresolvedError,
     look_up,
 )
+from headrace_agent.collectors.network.collector import (
+    DEAD_NAME_S,
+    MAX_GATEWAYS,
+    GatewayTarget,
+    PathCollector,
+)
+from headrace_agent.collectors.network.echo import Echo, Outcome
 from headrace_agent.collectors.network.pace import SPACING_S, Pace
 from headrace_agent.collectors.network.policy import Return
 from headrace_agent.collectors.readings import PathMethod

@@ -16,6 +16,7 @@ from headrace_agent.collectors.app.http.errors import (
     AnswerError,
     CallError,
     ClosedError,
+    OwnTroubleError,
     RefusedError,
     SilentError,
     UnreachableError,
@@ -62,7 +63,8 @@ class HealthProbe:
         self._took = took
         self._path = self._asked = path
         self._elsewhere = elsewhere
-        self._request = client.request("GET", path)
+        self._keyless = ""
+        self._request = self._worded(path)
         self._line: Line | None = None
         self._began = 0.0
         self._until = 0.0
@@ -112,7 +114,16 @@ class HealthProbe:
         """Ask another path from the next question on: engines differ in where they tell their health."""
         if path != self._path:
             self._path = path
-            self._request = self._client.request("GET", path)
+            self._request = self._worded(path)
+
+    def _worded(self, path: str) -> bytes:
+        """The question, without the key while that cannot be read: an engine that wants it says so, and
+        it is read again then."""
+        try:
+            request, self._keyless = self._client.request("GET", path), ""
+        except AnswerError as error:
+            request, self._keyless = self._client.request("GET", path, with_key=False), str(error)
+        return request
 
     def ask(self, now: float) -> None:
         """A round begins."""
@@ -212,12 +223,12 @@ class HealthProbe:
             request = self._client.request("GET", self._path)
         except AnswerError:
             return False
-        fresh, self._request = request != self._request, request
+        fresh, self._request, self._keyless = request != self._request, request, ""
         return fresh
 
     @property
     def _call(self) -> str:
-        return f"GET {self._asked}"
+        return f"GET {self._asked}" + (f" (without a key: {self._keyless})" if self._keyless else "")
 
     def _fall_silent(self) -> None:
         if overslept(self._clock.now(), self._until):
@@ -226,6 +237,8 @@ class HealthProbe:
 
     def _failed(self, error: CallError) -> Change | None:
         now, cause = self._clock.now(), str(error)
+        if isinstance(error, OwnTroubleError):
+            return None
         if isinstance(error, RefusedError):
             return self._health.refused(cause, now)
         if isinstance(error, SilentError):

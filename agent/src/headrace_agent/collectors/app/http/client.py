@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import errno
 import json
+import ssl
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -20,6 +22,7 @@ from headrace_agent.collectors.app.http.errors import (
     AnswerError,
     BrokenError,
     ClosedError,
+    OwnTroubleError,
     RefusedError,
     SilentError,
     UnreachableError,
@@ -30,6 +33,7 @@ from headrace_agent.collectors.app.http.line import Line, PlainLine, SecureLine
 MAX_JSON_BYTES: Final = 1024 * 1024
 _MAX_IDLE: Final = 2
 _IN_PATHS: Final = "/%:@!$&'()*+,;=~"
+_OWN_TROUBLE: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
 
 
 class EngineClient:
@@ -69,14 +73,16 @@ class EngineClient:
         except (ValueError, RecursionError) as error:
             raise AnswerError(f"GET {path} answered something that is not JSON") from error
 
-    def request(self, method: str, path: str, body: Mapping[str, Any] | None = None) -> bytes:
+    def request(
+        self, method: str, path: str, body: Mapping[str, Any] | None = None, with_key: bool = True
+    ) -> bytes:
         """The bytes of a request. Raises AnswerError where the key that it needs cannot be read."""
         content = b"" if body is None else json.dumps(body).encode()
         lines = [f"{method} {self._prefix}{path} HTTP/1.1", *self._common]
         if body is not None:
             lines += ["Content-Type: application/json", f"Content-Length: {len(content)}"]
         asks_key = method == "POST" or path.startswith("/v1/") or path in self._locked
-        if asks_key and self._api_key_file is not None:
+        if asks_key and with_key and self._api_key_file is not None:
             lines = [line for line in lines if not line.startswith("Authorization:")]
             lines.append(f"Authorization: Bearer {_read_key(self._api_key_file)}")
         return "\r\n".join([*lines, "", ""]).encode("ascii") + content
@@ -139,6 +145,8 @@ class EngineClient:
         except ConnectionResetError as error:
             raise BrokenError("connection reset") from error
         except (OSError, ValueError) as error:
+            if _is_own_trouble(error):
+                raise OwnTroubleError(f"no connection to {where}: {error}") from error
             raise UnreachableError(f"no connection to {where}: {error}{trust.explain(error)}") from error
 
     def _waiting(self) -> Connection | None:
@@ -170,6 +178,11 @@ def _common_headers(dialer: Dialer, url: str) -> list[str]:
         pair = f"{unquote(parts.username)}:{unquote(parts.password or '')}"
         lines.append(f"Authorization: Basic {base64.b64encode(pair.encode()).decode()}")
     return lines
+
+
+def _is_own_trouble(error: OSError | ValueError) -> bool:
+    # TLS errors have numbers of their own in `errno`.
+    return isinstance(error, OSError) and error.errno in _OWN_TROUBLE and not isinstance(error, ssl.SSLError)
 
 
 def _ascii(host: str) -> str:

@@ -12,6 +12,7 @@ from urllib.parse import urlsplit
 
 from headrace_agent.collectors.app.http.errors import CallError, ClosedError
 from headrace_agent.collectors.app.http.trust import Trust
+from headrace_agent.collectors.names import Resolver, UnresolvedError
 from headrace_shared.clock import Clock
 
 NAMES_LAST_S: Final = 30.0
@@ -25,16 +26,15 @@ T = TypeVar("T")
 class Dialer:
     """Opens connections to the host and port of an http or https URL.
 
-    A name is looked up again after a while; where that fails, its last addresses serve on.
+    A name is looked up again after a while; until that has an answer, its last addresses serve on: a
+    name server that keeps silent must not make an engine look hung.
     """
 
     def __init__(self, url: str, clock: Clock, trust: Trust | None = None) -> None:
         self.host, self.port = endpoint(url)
         self.tls = urlsplit(url).scheme == "https"
         self._trust = trust if trust is not None else Trust()
-        self._clock = clock
-        self._addresses: tuple[str, ...] = ()
-        self._looked_up_at = -NAMES_LAST_S
+        self._names = Resolver(clock)
 
     async def dial(self, factory: Callable[[], P]) -> P:
         """Connect, encrypted where the URL says so.
@@ -89,21 +89,10 @@ class Dialer:
         raise explain(errors)
 
     async def _look_up(self) -> Sequence[str]:
-        if is_address(self.host):
-            return (self.host,)
-        now = self._clock.now()
-        if not self._addresses or now - self._looked_up_at >= NAMES_LAST_S:
-            try:
-                found = await asyncio.get_running_loop().getaddrinfo(
-                    self.host, self.port, type=socket.SOCK_STREAM
-                )
-            except (OSError, UnicodeError) as error:
-                if not self._addresses:
-                    raise OSError(f"the name {self.host} cannot be resolved: {error}") from error
-            else:
-                self._addresses = tuple(dict.fromkeys(str(each[4][0]) for each in found))
-                self._looked_up_at = now
-        return self._addresses
+        try:
+            return await self._names.resolve(self.host, NAMES_LAST_S)
+        except UnresolvedError as error:
+            raise OSError(str(error)) from error
 
 
 def endpoint(url: str) -> tuple[str, int]:

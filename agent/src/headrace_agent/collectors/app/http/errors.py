@@ -32,6 +32,10 @@ class UnreachableError(CallError):
     """No connection for a reason that says nothing of the engine: names, routes, certificates."""
 
 
+class OwnTroubleError(CallError):
+    """No connection for want of something on this host (descriptors, memory): no word on the engine."""
+
+
 class AnswerError(CallError):
     """An answer came, and is not what was asked for."""
 

@@ -13,7 +13,7 @@ from headrace_agent.collectors.app.http.answer import Answer, AnswerParser
 from headrace_agent.collectors.app.http.connection import Connection
 from headrace_agent.collectors.app.http.errors import BrokenError, CallError
 
-_READ_BYTES: Final = 65_536
+_READ_BYTES: Final = 4096
 # Answers to health probes are short, and for a second or so they are all the same.
 _SHORT_BYTES: Final = 1024
 

@@ -89,6 +89,11 @@ class SlidingWindow:
         while len(self._marks) > 1 and self._marks[1][0] <= now - self._length_s:
             self._marks.popleft()
 
+    def pass_time(self, now: float) -> None:
+        """Nothing was added until `now`, as far as can be told."""
+        if self._marks:
+            self.push(self._latest, now)
+
     def delta(self) -> Values:
         """Latest minus oldest; empty where nothing was pushed."""
         if not self._marks:
@@ -143,6 +148,10 @@ class RequestCounter:
             self._known |= figures.tells
         if figures.finished is not None:
             self._known.add(OK)
+
+    def pass_time(self, now: float) -> None:
+        """A page came that tells of no requests: those of before grow old all the same."""
+        self._window.pass_time(now)
 
     def reach(self, window_s: float) -> None:
         """Take the error rate over so many seconds from now on."""

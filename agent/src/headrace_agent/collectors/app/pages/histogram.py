@@ -61,6 +61,7 @@ class WindowedHistogram:
     ) -> None:
         """Take in a page's buckets: series -> bound -> cumulative count."""
         if not series:
+            self.pass_time(now)
             return
         bounds = tuple(sorted(set.intersection(*(set(buckets) for buckets in series.values()))))
         if bounds != self._bounds:
@@ -78,6 +79,10 @@ class WindowedHistogram:
             self._increments = Increments()
         elif self._from_start:
             self._window.push(self._sums, -math.inf)
+
+    def pass_time(self, now: float) -> None:
+        """A page came without buckets: the samples of before grow old all the same."""
+        self._window.pass_time(now)
 
     def restart(self) -> None:
         """Leave what was observed so far out of the window."""

@@ -164,6 +164,9 @@ class MetricsSource:
             self._requests.update(self._figures, now)
             self._ttft.update(self._figures.ttft or {}, self._figures.started_at, now)
             self._motion.update(self._figures, engine.still_after_s, self._requests.resets, now)
+        else:
+            self._requests.pass_time(now)
+            self._ttft.pass_time(now)
         self._status, self._detail = self._judge(page)
         self._signals = self._work_out()
 

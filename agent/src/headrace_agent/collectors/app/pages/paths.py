@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from typing import Final
-from urllib.parse import urlsplit
+from urllib.parse import quote, urlsplit
 
 from headrace_agent.collectors.app.pages.kinds import AUTO
 
 METRICS: Final = "/metrics"
+_IN_PATHS: Final = "/%:@!$&'()*+,;=~"
 # trtllm-serve answers /metrics with JSON.
 _PATHS: Final = {AUTO: (METRICS, "/prometheus/metrics"), "tensorrt-llm": ("/prometheus/metrics",)}
 
@@ -46,7 +47,9 @@ class PagePaths:
 
 def page_path(metrics_url: str | None) -> str:
     """The path in the address of a page, /metrics where it has none; "" without an address."""
-    return "" if metrics_url is None else urlsplit(metrics_url).path or METRICS
+    if metrics_url is None:
+        return ""
+    return quote(urlsplit(metrics_url).path, safe=_IN_PATHS) or METRICS
 
 
 def origin(metrics_url: str) -> str:

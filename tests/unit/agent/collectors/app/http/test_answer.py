@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gc
 import gzip
+import weakref
 
 import pytest
 from hypothesis import given
@@ -196,3 +198,29 @@ def test_any_bytes_give_an_answer_or_a_call_error(pieces: list[bytes], step: int
             return type(error)
 
     assert outcome(step) == outcome(10_000)
+
+
+@pytest.mark.parametrize("raw", [WHOLE["length"][0], OK + b"\r\nuntil the end"], ids=["whole", "ended"])
+def test_nothing_of_an_answer_is_left_to_the_garbage_collector(raw: bytes) -> None:
+    """A parser that is part of a ring keeps its page until the next collection, which is rare."""
+    gc.disable()
+    try:
+        parser = AnswerParser(LIMIT)
+        assert parser.feed(raw) or parser.end()
+        left = weakref.ref(parser)
+        del parser
+        assert left() is None
+    finally:
+        gc.enable()
+
+
+@given(st.lists(st.binary(min_size=1, max_size=9), min_size=1, max_size=9))
+def test_what_an_answer_was_read_from_may_be_used_again(pieces: list[bytes]) -> None:
+    """The event loop receives everything in the same place."""
+    body = b"".join(pieces)
+    parser, answer, place = AnswerParser(LIMIT), None, bytearray(64)
+    for piece in (OK + b"Content-Length: %d\r\n\r\n" % len(body), *pieces):
+        place[:] = piece.ljust(64, b"?")
+        answer = parser.feed(memoryview(place)[: len(piece)])
+    place[:] = b"?" * 64
+    assert answer == Answer(200, body)

@@ -160,6 +160,28 @@ def test_an_unchanged_page_still_moves_the_window() -> None:
     assert source.signals(35.0).keys() == {"queue_depth", "kv_fill"}
 
 
+BUSY = vllm_page(responses={"2xx": 1, "4xx": 1}, ttft={"0.1": 1, "1.0": 2, "+Inf": 2})
+
+
+@pytest.mark.parametrize(
+    "page",
+    [
+        b"".join(line for line in BUSY.splitlines(True) if b"_bucket" not in line and b"http_" not in line),
+        BUSY[:-1],
+        b"",
+        b"up 1\n",
+    ],
+    ids=["series that vanish", "cut short", "empty", "of no engine"],
+)
+def test_pages_that_tell_of_no_requests_still_move_the_windows(page: bytes) -> None:
+    """An old P95 must not stand for ever where nothing renews it."""
+    source = source_of(vllm_page(), BUSY, *[page] * 10)
+    assert {"ttft_p95_s", "error_rate"} <= source.signals(5.5).keys()
+    for step in range(12, 80):
+        source.take(Answer(200, page), step / 2)
+    assert source.signals(39.5).keys() <= {"queue_depth", "kv_fill"}
+
+
 def test_figures_of_an_engine_slow_to_answer_last_longer() -> None:
     source = MetricsSource(SETTINGS)
     source.take(Answer(200, vllm_page(waiting=3)), 0.0, took_s=1.5)

@@ -81,6 +81,7 @@ def test_the_parts_of_a_configured_address() -> None:
     assert page_path(None) == ""
     assert page_path("http://h:8002") == "/metrics"
     assert page_path("http://h:8002/a/b") == "/a/b"
+    assert page_path("http://h:8002/a b/\u00e9%20c") == "/a%20b/%C3%A9%20c"
     assert origin("http://[::1]:8002/a/b") == "http://[::1]:8002"
 
 

@@ -1,4 +1,4 @@
-"""Gateway names to addresses: cached, bounded, and never in the way of the agent's exit."""
+"""Names to addresses: cached, bounded, and never in the way of the agent's exit."""
 
 from __future__ import annotations
 
