@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
+import asyncio
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Final, Literal, NoReturn
 
 import typer
 
-from headrace_controller import __version__, settings
-from headrace_controller.service import check_tls
+from headrace_controller import __version__
+from headrace_controller.service import load_checked
 from headrace_controller.service import run as run_service
+from headrace_controller.settings import ControllerSettings
+from headrace_controller.settings import load as load_settings
 from headrace_controller.xds import bootstrap as envoy_bootstrap
 from headrace_shared import log
-from headrace_shared.config import ConfigError, Problem
+from headrace_shared.config import ConfigError
 from headrace_shared.net import CannotListenError, HostPort, parse_host_port
-from headrace_shared.tasks import run_program
+from headrace_shared.tasks import STDERR, hold_hangups, on_hangup, run_program, take_hangup
 from headrace_shared.tls import TlsError, TlsSettings
 
 EPILOG: Final = """\
@@ -36,6 +41,7 @@ Try it:
   envoy -c envoy.yaml
 
 SIGTERM or Ctrl-C ends it with exit code 0; Envoys keep the weights they hold.
+SIGHUP takes up a changed file where that needs no restart; the log says what it did.
 Exit code 2: the settings, a certificate or a port cannot be used; stderr says which and what to do.
 Exit code 1: a part of the running controller failed; the log says which.
 """
@@ -51,6 +57,7 @@ app = typer.Typer(
 )
 config_app = typer.Typer(help="Work with settings files.", no_args_is_help=True, rich_markup_mode=None)
 app.add_typer(config_app, name="config")
+Baseline = Literal["rr", "lr"] | None
 Config = Annotated[Path, typer.Option("--config", "-c", help="The settings file (YAML).")]
 
 
@@ -65,20 +72,19 @@ def root(version: Annotated[bool, typer.Option("--version", help="Print the vers
 def run(
     config: Config,
     baseline: Annotated[
-        Literal["rr", "lr"] | None,
+        Baseline,
         typer.Option(
             help="Make the gateways a plain Envoy: round-robin or least-request, health checks only."
         ),
     ] = None,
 ) -> None:
-    """Run the controller until SIGTERM."""
+    """Run the controller until SIGTERM; SIGHUP takes up what can be changed while it runs."""
+    hold_hangups()
     with _clear_errors():
-        chosen = _load(config)
-        if baseline is not None:
-            chosen = chosen.model_copy(update={"baseline": baseline})
+        chosen = _with_baseline(load_settings(config), baseline)
         log.configure(chosen.log.level, chosen.log.format)
         try:
-            run_program(lambda stop: run_service(chosen, stop))
+            run_program(lambda stop: _serve(chosen, config, baseline, stop))
         except (CannotListenError, TlsError):
             raise
         except Exception as error:
@@ -86,6 +92,18 @@ def run(
                 "the controller failed and ends; Envoys keep the weights they hold", error=repr(error)
             )
             raise typer.Exit(1) from error
+
+
+async def _serve(chosen: ControllerSettings, path: Path, baseline: Baseline, stop: asyncio.Event) -> None:
+    """Run until `stop`, and take up the file anew at each SIGHUP."""
+    reload = asyncio.Event()
+    on_hangup(partial(take_hangup, reload, stop, os.isatty(STDERR)))
+    await run_service(chosen, stop, reload, lambda: _with_baseline(load_checked(path), baseline))
+
+
+def _with_baseline(chosen: ControllerSettings, baseline: Baseline) -> ControllerSettings:
+    """The command line's baseline stands above the file's."""
+    return chosen if baseline is None else chosen.model_copy(update={"baseline": baseline})
 
 
 @app.command()
@@ -105,17 +123,22 @@ def bootstrap(
         Path | None, typer.Option(help="On the Envoy's host: its own certificate (mutual TLS).")
     ] = None,
     key: Annotated[Path | None, typer.Option(help="On the Envoy's host: the key of --cert.")] = None,
+    delta: Annotated[
+        bool, typer.Option("--delta", help="The Envoy takes differences instead of whole lists (DELTA_GRPC).")
+    ] = False,
 ) -> None:
     """Print the bootstrap file for one Envoy."""
     with _clear_errors():
-        chosen = _load(config)
+        chosen = load_settings(config)
     known = [each.id for each in chosen.gateways]
     if gateway not in known:
         _refuse(f"gateway {gateway!r} is not in {config}; it has {', '.join(known)}")
     address = _xds_address(xds_address, chosen.listen.xds)
     _check_files(chosen.listen.xds_tls, ca, cert, key)
     tls = TlsSettings(ca=ca, cert=cert, key=key) if ca is not None else None
-    typer.echo(envoy_bootstrap.render(gateway, address, admin_port, tls), nl=False)
+    reports = chosen.gateway_reports.enabled
+    made = envoy_bootstrap.render(gateway, address, admin_port, tls, delta=delta, load_reports=reports)
+    typer.echo(made, nl=False)
 
 
 def _xds_address(given: str, listen: HostPort) -> HostPort:
@@ -148,8 +171,7 @@ def _check_files(served: TlsSettings | None, ca: Path | None, cert: Path | None,
 def check(path: Annotated[Path, typer.Argument(help="The settings file.")]) -> None:
     """Check a settings file and the TLS files it names; list everything that is wrong."""
     with _clear_errors():
-        chosen = _load(path)
-        check_tls(chosen)
+        chosen = load_checked(path)
     gateways = ", ".join(each.id for each in chosen.gateways)
     typer.echo(f"{path}: good.\nregion {chosen.region}; gateways: {gateways}")
 
@@ -166,19 +188,6 @@ def _clear_errors() -> Iterator[None]:
         yield
     except (ConfigError, CannotListenError, TlsError) as error:
         _refuse(str(error))
-
-
-def _load(path: Path) -> settings.ControllerSettings:
-    """Read a settings file. Raises ConfigError."""
-    chosen = settings.load(path)
-    seen: dict[HostPort, str] = {}
-    for field in ("telemetry", "xds", "admin"):
-        address: HostPort = getattr(chosen.listen, field)
-        if address.port and address in seen:
-            said = f"{address} is that of listen.{seen[address]} too; give each its own port"
-            raise ConfigError(path, [Problem(0, f"listen.{field}", said)])
-        seen[address] = field
-    return chosen
 
 
 def _refuse(message: str) -> NoReturn:

@@ -3,72 +3,106 @@
 from __future__ import annotations
 
 import asyncio
-import ssl
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import asdict
+from functools import partial
+from pathlib import Path
 
 import grpc
-from aiohttp import web
 
-from headrace_controller.admin import api
-from headrace_controller.control.confirmation import EngineInquiry
-from headrace_controller.control.fleet_view import Views
+from headrace_controller.admin.access import Access
+from headrace_controller.admin.desk import Desk, Memory, server_context
+from headrace_controller.control.confirmation import EngineInquiry, Question, check_pools
+from headrace_controller.control.intents.migrate import with_drains
 from headrace_controller.control.keeper import Keeper
 from headrace_controller.control.kept_fleet import KeptFleetStore, load_within
 from headrace_controller.control.loop import ControlLoop
 from headrace_controller.control.metrics import Metrics
-from headrace_controller.control.view import EventView, FleetView
+from headrace_controller.control.reload import Load, Reloader
+from headrace_controller.gateway.identity import Doorkeeper
+from headrace_controller.gateway.service import SERVICES as REPORT_SERVICES
+from headrace_controller.gateway.service import GatewayService
 from headrace_controller.ingest.intake import Intake
 from headrace_controller.ingest.service import TelemetryService
-from headrace_controller.lifecycle import Answer, IllegalTransition
+from headrace_controller.ingest.sites import Sites
+from headrace_controller.introspection import Introspection
+from headrace_controller.lifecycle import Answer
 from headrace_controller.projection import Plan
 from headrace_controller.settings import ControllerSettings
+from headrace_controller.settings import load as load_settings
 from headrace_controller.xds.resources.endpoints import LeftOut
+from headrace_controller.xds.server import SERVICES as XDS_SERVICES
 from headrace_controller.xds.server import Hooks, XdsServer
 from headrace_controller.xds.snapshot import InconsistentSnapshot, SnapshotBuilder
+from headrace_controller.xds.upstreams import read_upstreams
 from headrace_pb.v1 import telemetry_pb2 as pb
 from headrace_pb.v1.telemetry_pb2_grpc import add_CellTelemetryServicer_to_server
 from headrace_shared import log
 from headrace_shared.clock import Clock, SystemClock
+from headrace_shared.config import ConfigError
 from headrace_shared.net import HostPort, PortInUseError, require_free
 from headrace_shared.rpc import SERVER_OPTIONS
 from headrace_shared.tasks import Supervisor
-from headrace_shared.tls import TlsError, TlsSettings, server_credentials
+from headrace_shared.tls import ServerIdentity, TlsError, TlsSettings
 
 STOP_GRACE_S = 0.3
+TELEMETRY_SERVICE = pb.DESCRIPTOR.services_by_name["CellTelemetry"].full_name
 LOAD_TIMEOUT_S = 2.0
+RENEW_S = 5.0
 
 
 class Controller:
-    """The parts of a running controller; implements control.loop.Outside and admin.api.Controls."""
+    """The parts of a running controller; implements control.loop.Outside."""
 
     def __init__(self, settings: ControllerSettings, clock: Clock) -> None:
         self._settings = settings
+        self._clock = clock
         self._log = log.get("controller")
         self._left_out: dict[str, tuple[LeftOut, ...]] = {}
+        self._unverified: set[str] = set()
         self.metrics = Metrics()
+        self.identities: list[ServerIdentity] = []
         epoch = clock.wall_ns()
+        upstreams, reports = read_upstreams(settings.pools), settings.gateway_reports
         self.store = KeptFleetStore(settings.state_dir, settings.region) if settings.state_dir else None
-        self.inquiry = EngineInquiry(self._engine_answered)
-        self.xds = XdsServer(clock, [gateway.id for gateway in settings.gateways], self._hooks())
+        self.inquiry = EngineInquiry(self._engine_answered, settings.pools)
+        self.xds = XdsServer(
+            clock,
+            [gateway.id for gateway in settings.gateways],
+            self._hooks(),
+            {gateway.id: gateway.nodes for gateway in settings.gateways},
+        )
         self._builders = {
-            gateway.id: SnapshotBuilder(gateway, settings.envoy, baseline=settings.baseline, epoch_ns=epoch)
+            gateway.id: SnapshotBuilder(
+                gateway,
+                settings.envoy,
+                baseline=settings.baseline,
+                epoch_ns=epoch,
+                aliases=settings.aliases,
+                upstreams=upstreams,
+                reports=reports if reports.enabled and settings.baseline is None else None,
+            )
             for gateway in settings.gateways
         }
         kept = load_within(self.store, LOAD_TIMEOUT_S) if self.store else None
+        memory = Memory(settings, self.metrics)
+        if kept is not None:
+            kept = with_drains(kept, memory.wishes, clock.wall_ns() / 1e9)
         self.loop = ControlLoop(settings, clock, self.metrics, self, kept)
         self.keeper = Keeper(self.store, self.loop, settings.region) if self.store else None
         tls = settings.listen.telemetry_tls
         intake = Intake(
             self.loop,
             self._welcome,
-            on_message=lambda kind: self.metrics.messages.labels(kind).inc(),
+            on_message=self.metrics.count_message,
             on_rejection=lambda reason: self.metrics.rejections.labels(reason).inc(),
+            sites=Sites(settings.sites),
         )
         self.ingest = TelemetryService(intake, clock, check_identity=tls is not None and tls.ca is not None)
-        self.views = Views(settings, clock, self.loop, self.xds)
-        self.metrics.watch(self.views.fleet)
+        known = [cell.id for cell in kept.cells] if kept else []
+        self.gateways = self._gateway_service()
+        self.desk = Desk(settings, clock, self.loop, self.xds, self.metrics, memory, known)
 
     # control.loop.Outside
 
@@ -84,6 +118,23 @@ class Controller:
                 continue
             self.xds.publish(gateway_id, snapshot)
             self._note_left_out(gateway_id, snapshot.left_out)
+        self._note_unverified(plan)
+
+    def _note_unverified(self, plan: Plan) -> None:
+        """Say once of which pools gateways speak TLS with engines that anybody could pose as."""
+        pools = self._settings.pools
+        found = {
+            model
+            for model, shape in plan.shapes.items()
+            if shape.tls and ((pool := pools.get(model)) is None or pool.tls is None)
+        }
+        for model in sorted(found - self._unverified):
+            self._log.warning(
+                "engines speak TLS and their certificates are not checked",
+                model=model,
+                remedy=f"set pools.{model}.tls.ca to the authority that signs them",
+            )
+        self._unverified = found
 
     def _note_left_out(self, gateway_id: str, left_out: tuple[LeftOut, ...]) -> None:
         """Say once which endpoints a gateway could not be told of."""
@@ -92,33 +143,20 @@ class Controller:
             for each in left_out:
                 self._log.warning("endpoint left out", gateway=gateway_id, **asdict(each))
 
-    def ask_engine(self, cell_id: str, address: HostPort, timeout_s: float) -> None:
-        self.inquiry.ask(cell_id, address, timeout_s)
+    def ask_engine(self, cell_id: str, question: Question, timeout_s: float) -> None:
+        self.inquiry.ask(cell_id, question, timeout_s)
 
     def send(self, node: str, message: pb.ControllerMessage) -> bool:
         return self.ingest.send(node, message)
 
-    # admin.api.Controls
-
-    def fleet_view(self) -> FleetView:
-        return self.views.fleet()
-
-    def event_views(self, limit: int) -> Sequence[EventView]:
-        return self.views.events(limit)
-
-    def drain(self, cell_id: str, cause: str, deadline_s: float | None) -> None:
-        try:
-            self.loop.drain(cell_id, cause, deadline_s)
-        except IllegalTransition as error:
-            raise ValueError(str(error)) from error
-        self.views.forget()
-
-    def undrain(self, cell_id: str, cause: str) -> None:
-        try:
-            self.loop.undrain(cell_id, cause)
-        except IllegalTransition as error:
-            raise ValueError(str(error)) from error
-        self.views.forget()
+    def use(self, settings: ControllerSettings) -> None:
+        """Put settings in force that differ only in what can change while it runs. Raises ConfigError, and
+        nothing is changed then."""
+        access = Access.of(settings.admin)
+        self._settings = settings
+        self.loop.use(settings)
+        self.desk.use(settings, access)
+        log.configure(settings.log.level, settings.log.format)
 
     def _engine_answered(self, cell_id: str, answer: Answer, detail: str) -> None:
         self.loop.answered(cell_id, answer, detail)
@@ -133,6 +171,18 @@ class Controller:
             ],
         )
 
+    def _gateway_service(self) -> GatewayService | None:
+        """What Envoys report to; None where the settings want no reports."""
+        reports, tls = self._settings.gateway_reports, self._settings.listen.xds_tls
+        if not reports.enabled:
+            return None
+        door = Doorkeeper(
+            self.xds.gateway_of,
+            on_refusal=lambda reason: self.metrics.rejections.labels(f"report_{reason}").inc(),
+            check_identity=tls is not None and tls.ca is not None,
+        )
+        return GatewayService(reports, self._clock, door, self.loop.reports)
+
     def _hooks(self) -> Hooks:
         return Hooks(
             on_push=lambda gateway, kind: self.metrics.pushes.labels(gateway, kind).inc(),
@@ -142,8 +192,14 @@ class Controller:
         )
 
 
-async def run(settings: ControllerSettings, stop: asyncio.Event) -> None:
-    """Run a controller until `stop` is set. Raises PortInUseError and TlsError before serving.
+async def run(
+    settings: ControllerSettings,
+    stop: asyncio.Event,
+    reload_asked: asyncio.Event | None = None,
+    load: Load | None = None,
+) -> None:
+    """Run a controller until `stop` is set; whenever `reload_asked` is set, take up what `load` gives.
+    Raises PortInUseError and TlsError before serving.
 
     It ends in order: no more publications, then the operators' pages, the agents' streams and
     last the Envoys', which keep the weights they hold. A part that fails ends the whole: its
@@ -160,11 +216,19 @@ async def run(settings: ControllerSettings, stop: asyncio.Event) -> None:
         stack.push_async_callback(controller.inquiry.close)
         await _serve_grpc(stack, "listen.xds", listen.xds, listen.xds_tls, controller)
         await _serve_grpc(stack, "listen.telemetry", listen.telemetry, listen.telemetry_tls, controller)
-        await _serve_admin(stack, listen.admin, controller)
+        stack.callback(controller.desk.close)
+        await controller.desk.serve(stack, listen.admin, listen.admin_tls)
         supervisor = await stack.enter_async_context(Supervisor())
         supervisor.spawn("control loop", controller.loop.run())
         if controller.keeper is not None:
             supervisor.spawn("keep fleet", controller.keeper.run())
+        if reload_asked is not None and load is not None:
+            reloads = controller.metrics.reloads
+            reloader = Reloader(
+                settings, load, controller.use, reload_asked, lambda result: reloads.labels(result).inc()
+            )
+            supervisor.spawn("reload", reloader.run())
+        supervisor.spawn("renew certificates", _renew(controller.identities))
         logger.info(
             "serving",
             region=settings.region,
@@ -176,33 +240,42 @@ async def run(settings: ControllerSettings, stop: asyncio.Event) -> None:
         logger.info("stopping")
 
 
+async def _renew(identities: Sequence[ServerIdentity]) -> None:
+    while True:
+        await asyncio.sleep(RENEW_S)
+        for identity in identities:
+            identity.renew()
+
+
+def load_checked(path: Path) -> ControllerSettings:
+    """Read a settings file and check the files it names. Raises ConfigError and TlsError."""
+    settings = load_settings(path)
+    check_tls(settings)
+    return settings
+
+
 def check_tls(settings: ControllerSettings) -> None:
-    """Raise TlsError where a listener's TLS files cannot be used; the message names file and remedy."""
+    """Raise TlsError where files that the settings name cannot be used; the message names each, and the
+    remedy."""
     listen = settings.listen
-    for field, tls in (
-        ("listen.telemetry_tls", listen.telemetry_tls),
-        ("listen.xds_tls", listen.xds_tls),
-    ):
-        if tls is None:
-            continue
-        server_credentials(tls, field)
-        assert tls.cert is not None, "a server's credentials need one"
-        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    checks: list[Callable[[], object]] = [
+        lambda: read_upstreams(settings.pools),
+        lambda: check_pools(settings.pools),
+        lambda: server_context(listen.admin_tls),
+        lambda: Access.of(settings.admin),
+    ]
+    for field in ("telemetry_tls", "xds_tls"):
+        tls: TlsSettings | None = getattr(listen, field)
+        if tls is not None:
+            checks.append(partial(ServerIdentity, tls, f"listen.{field}"))
+    found = []
+    for check in checks:
         try:
-            # With a password at hand OpenSSL does not ask the terminal for that of an encrypted key.
-            context.load_cert_chain(tls.cert, tls.key, password="")
-        except (ssl.SSLError, OSError, ValueError) as error:
-            raise TlsError(
-                f"{field}: cert {tls.cert} and key {tls.key} do not work together ({error}); "
-                "give a certificate chain and its own key, unencrypted, both PEM"
-            ) from error
-        try:
-            if tls.ca is not None:
-                context.load_verify_locations(tls.ca)
-        except (ssl.SSLError, OSError) as error:
-            raise TlsError(
-                f"{field}.ca: {tls.ca} holds no usable certificate ({error}); give a PEM file"
-            ) from error
+            check()
+        except (TlsError, ConfigError) as error:
+            found.append(str(error))
+    if found:
+        raise TlsError("\n".join(dict.fromkeys(found)))
 
 
 async def _serve_grpc(
@@ -210,41 +283,40 @@ async def _serve_grpc(
 ) -> None:
     server = grpc.aio.server(options=SERVER_OPTIONS)
     for_agents = field == "listen.telemetry"
+    services = [TELEMETRY_SERVICE] if for_agents else [*XDS_SERVICES]
     if for_agents:
         add_CellTelemetryServicer_to_server(controller.ingest, server)
     else:
         controller.xds.add_to(server)
+        if controller.gateways is not None:
+            controller.gateways.add_to(server)
+            services = [*XDS_SERVICES, *REPORT_SERVICES]
+    introspection = Introspection(services)
+    introspection.add_to(server)
     try:
         if tls is None:
             server.add_insecure_port(str(address))
         else:
-            server.add_secure_port(str(address), server_credentials(tls, f"{field}_tls"))
+            identity = ServerIdentity(tls, f"{field}_tls")
+            controller.identities.append(identity)
+            server.add_secure_port(str(address), identity.credentials())
     except RuntimeError as error:
         # The port was free a moment ago, or both listeners were given the same.
         raise PortInUseError(field, address) from error
     await server.start()
+    await introspection.open()
     stack.push_async_callback(server.stop, STOP_GRACE_S)
+    stack.push_async_callback(introspection.close)
     if not for_agents:
         stack.push_async_callback(controller.xds.close)
-
-
-async def _serve_admin(stack: AsyncExitStack, address: HostPort, controller: Controller) -> None:
-    runner = web.AppRunner(
-        api.build(controller, controller.metrics.registry), access_log=None, shutdown_timeout=STOP_GRACE_S
-    )
-    await runner.setup()
-    stack.push_async_callback(runner.cleanup)
-    try:
-        await web.TCPSite(runner, address.host, address.port).start()
-    except OSError as error:
-        raise PortInUseError("listen.admin", address) from error
 
 
 def _warn_of_open_ports(settings: ControllerSettings) -> None:
     """Say which ports other machines can reach without a certificate or a token."""
     listen = settings.listen
-    for field, tls in (("telemetry", listen.telemetry_tls), ("xds", listen.xds_tls), ("admin", None)):
+    for field in ("telemetry", "xds", "admin"):
         address: HostPort = getattr(listen, field)
+        tls: TlsSettings | None = getattr(listen, f"{field}_tls")
         if not address.is_loopback and tls is None:
             log.get("controller").warning(
                 "port is open to other machines without TLS", setting=f"listen.{field}", address=str(address)

@@ -6,7 +6,7 @@ import ipaddress
 from pathlib import Path
 from typing import Annotated, Literal, Self
 
-from pydantic import Field, model_validator
+from pydantic import Field, IPvAnyNetwork, model_validator
 
 from headrace_shared import config
 from headrace_shared.config import Name, Settings
@@ -23,9 +23,17 @@ GENERATION_PATHS = (
     "/v1/embeddings",
     "/v1/rerank",
     "/v1/score",
+    "/v1/audio/transcriptions",
+    "/v1/audio/translations",
+    "/rerank",
+    "/v2/rerank",
+    "/score",
+    "/pooling",
+    "/classify",
     "/tokenize",
     "/detokenize",
 )
+ModelId = Annotated[str, Field(min_length=1, max_length=1024)]
 HttpPath = Annotated[str, Field(pattern=r"^/[A-Za-z0-9._~/-]*$", max_length=256)]
 
 
@@ -37,13 +45,31 @@ class ListenSettings(Settings):
     admin: HostPortField = HostPort("127.0.0.1", 18002)
     telemetry_tls: TlsSettings | None = None
     xds_tls: TlsSettings | None = None
+    admin_tls: TlsSettings | None = None
+
+    @model_validator(mode="after")
+    def _apart(self) -> Self:
+        seen: dict[HostPort, str] = {}
+        for field in ("telemetry", "xds", "admin"):
+            address: HostPort = getattr(self, field)
+            if address.port and address in seen:
+                raise ValueError(
+                    f"listen.{field}: {address} is that of listen.{seen[address]} too; give each its own port"
+                )
+            seen[address] = field
+        return self
+
+
+NodePattern = Annotated[str, Field(pattern=r"^[A-Za-z0-9._/*?\[\]!-]+$", max_length=128)]
 
 
 class GatewaySettings(Settings):
-    """One Envoy. `id` is its node id; agents measure the path to `host`, by ICMP, or by TCP
-    connects to `port` where ICMP is not allowed. `listen` is where the Envoy takes requests."""
+    """One Envoy, or several at one place. `id` is their node id, and so is what the patterns of
+    `nodes` (with * and ?) match; agents measure the path to `host`, by ICMP, or by TCP connects
+    to `port` where ICMP is not allowed. `listen` is where the Envoy takes requests."""
 
     id: Name
+    nodes: tuple[NodePattern, ...] = Field((), max_length=256)
     host: str = Field(min_length=1, max_length=253)
     port: int = Field(0, ge=0, le=65535)
     listen: HostPortField = HostPort("0.0.0.0", 10000)
@@ -58,6 +84,15 @@ class GatewaySettings(Settings):
                 "write 127.0.0.1, 0.0.0.0 or [::]"
             ) from error
         return self
+
+
+class SiteSettings(Settings):
+    """One site. Its cells may be at addresses in `networks` only (empty: anywhere); the nodes that
+    `nodes` names, by patterns with * and ?, are here and at no other site (empty: any node that no
+    other site names)."""
+
+    networks: tuple[IPvAnyNetwork, ...] = Field((), max_length=256)
+    nodes: tuple[NodePattern, ...] = Field((), max_length=4096)
 
 
 class CadenceSettings(Settings):
@@ -126,8 +161,11 @@ class PressureSettings(Settings):
 
     `quorum` is the least number of signals that score a cell; below it the last score is held for
     `hold_s` and then decays to the pool's median over `decay_s`. `smoothing_s` is the time
-    constant of the smoothed score. The error rate is estimated over about `error_samples`
-    requests, and counts once `error_min_samples` were seen.
+    constant of the smoothed score; while nothing changes, what is in force is the mean of up to
+    `settle_s`, 0 = the smoothed score itself. The error rate is estimated over about `error_samples`
+    requests, and counts once `error_min_samples` were seen. The TTFT at which a pool counts as full
+    is its `ttft_slo_s` (pools.MODEL), else, with `learn_ttft`, `ttft_factor` times what its cells
+    need without load, else the signal's `high`.
     """
 
     scorer: Literal["v2", "v3"] = "v3"
@@ -137,8 +175,11 @@ class PressureSettings(Settings):
     decay_s: float = Field(30.0, gt=0, le=3600)
     stale_after_s: float = Field(5.0, ge=0.5, le=600)
     smoothing_s: float = Field(1.0, ge=0, le=60)
+    settle_s: float = Field(300.0, ge=0, le=3600)
     error_samples: float = Field(50.0, ge=2, le=100000)
     error_min_samples: float = Field(10.0, ge=1, le=100000)
+    learn_ttft: bool = True
+    ttft_factor: float = Field(5.0, ge=1.2, le=100)
     early_warning: EarlyWarningSettings = EarlyWarningSettings()
 
     @model_validator(mode="after")
@@ -173,12 +214,40 @@ class ProjectionSettings(Settings):
     name: Literal["headroom", "equalise"] = "headroom"
     max_weight: int = Field(100, ge=1, le=10000)
     sharpness: float = Field(3.0, ge=0.1, le=20)
-    gain: float = Field(1.0, gt=0, le=10)
+    gain: float = Field(0.1, gt=0, le=10)
     tolerance: float = Field(0.03, ge=0, le=0.5)
     max_change: float = Field(2.0, ge=1.1, le=10000)
     deadband: float = Field(0.1, ge=0, le=1)
     push_interval_s: float = Field(1.0, ge=0.05, le=60)
     emergency: float = Field(0.3, gt=0, le=1)
+
+
+class CapabilitySettings(Settings):
+    """Cells of one pool that take prompts of different lengths, in tokens (`max_model_len`).
+
+    With `classes` a request that is likely not to fit goes only to cells which it fits: by the size of its
+    body, at `bytes_per_token`, and the output that it asks for. That figure is where each class starts;
+    with `learn` it moves between `least_` and `most_bytes_per_token` by what cells refuse, as gateways
+    report. `reserve_tokens` of each length are left for templates. `max_classes`: closer lengths are
+    taken together.
+    """
+
+    classes: bool = True
+    max_classes: int = Field(4, ge=2, le=8)
+    bytes_per_token: float = Field(1.5, ge=0.1, le=100)
+    learn: bool = True
+    least_bytes_per_token: float = Field(1.0, ge=0.1, le=100)
+    most_bytes_per_token: float = Field(8.0, ge=0.1, le=100)
+    reserve_tokens: int = Field(64, ge=0, le=65536)
+
+    @model_validator(mode="after")
+    def _in_order(self) -> Self:
+        if not self.least_bytes_per_token <= self.bytes_per_token <= self.most_bytes_per_token:
+            raise ValueError(
+                f"bytes_per_token is {self.bytes_per_token:g}; it must lie between least_bytes_per_token "
+                f"({self.least_bytes_per_token:g}) and most_bytes_per_token ({self.most_bytes_per_token:g})"
+            )
+        return self
 
 
 class EnvoySettings(Settings):
@@ -202,21 +271,126 @@ class EnvoySettings(Settings):
     expose_upstream: bool = False
 
 
+class GatewayReportsSettings(Settings):
+    """What Envoys report back of the requests they carried; seconds and bytes.
+
+    With `enabled` the generated Envoy config sends the controller's xDS port a record of each request,
+    every `flush_s`, and the load of each endpoint, every `load_interval_s`. An Envoy that cannot send
+    keeps up to `buffer_bytes` a worker and drops the rest. Above `max_records_per_s` the controller
+    reads a sample. A cell's errors are judged by what gateways saw as long as they have carried a
+    request to it within `trust_s`, else by what its agent says. An answer that a gateway had from a
+    cell of a silent agent within `alive_s` shows that it lives.
+    """
+
+    enabled: bool = True
+    flush_s: float = Field(0.2, ge=0.1, le=1)
+    buffer_bytes: int = Field(65536, ge=4096, le=2097152)
+    max_records_per_s: float = Field(2000.0, ge=1, le=1000000)
+    load_interval_s: float = Field(1.0, ge=0.1, le=60)
+    trust_s: float = Field(60.0, ge=1, le=3600)
+    alive_s: float = Field(0.5, ge=0.1, le=10)
+
+
+class UpstreamTlsSettings(TlsSettings):
+    """How gateways, and the controller's own questions, speak TLS with a pool's engines.
+
+    The files are read by the controller. With `ca` an engine's certificate must be signed by it; without
+    it the connection is encrypted and nobody's identity is checked. `server_name` is asked for (SNI), and
+    with `ca` it must stand in the certificate. `cert` and `key` are shown to engines that ask for them.
+    """
+
+    server_name: str | None = Field(
+        None, pattern=r"^[A-Za-z0-9]([A-Za-z0-9.-]*[A-Za-z0-9])?$", max_length=253
+    )
+
+    @model_validator(mode="after")
+    def _whole(self) -> Self:
+        if (self.cert is None) != (self.key is None):
+            raise ValueError("give both cert and key, or neither")
+        return self
+
+
+class PoolSettings(Settings):
+    """What is special to the cells of one model.
+
+    With `tls` all of them are reached by TLS, whatever their agents say; without it those whose agents
+    say so, and their certificates are not checked. `api_key_file` holds the key that gateways add to
+    requests and health checks (`Authorization: Bearer`), in place of what the client sent.
+    `ttft_slo_s` is the time to first token at which its cells count as full; without it, it is learned.
+    """
+
+    tls: UpstreamTlsSettings | None = None
+    api_key_file: Path | None = None
+    ttft_slo_s: float | None = Field(None, gt=0, le=3600)
+
+
+class TokenSettings(Settings):
+    """One token of the operators' API. `file` holds it alone on its first line, 16 characters at least;
+    `name` stands for it in the account of what was done. A viewer may look, an operator may also act."""
+
+    name: Name
+    role: Literal["viewer", "operator"]
+    file: Path
+
+
+class AdminSettings(Settings):
+    """Who may use the operators' API. Without tokens only this machine may, and may do everything.
+
+    `open_metrics` leaves /metrics to anybody; /healthz and /readyz always are. `account_acts` is how
+    many acts are kept in state_dir.
+    """
+
+    tokens: tuple[TokenSettings, ...] = Field((), max_length=64)
+    open_metrics: bool = False
+    account_acts: int = Field(10_000, ge=100, le=1_000_000)
+
+    @model_validator(mode="after")
+    def _told_apart(self) -> Self:
+        names = [token.name for token in self.tokens]
+        twice = sorted({each for each in names if names.count(each) > 1})
+        if twice:
+            raise ValueError(f"tokens: two tokens have the same name {twice[0]!r}; give each its own")
+        return self
+
+
+class RecordingSettings(Settings):
+    """The recording in state_dir: beats and decisions, for `headrace replay`.
+
+    Files of at most `segment_s` seconds, `max_bytes` together; the oldest goes first. A node's beats
+    are thinned out where all nodes' come to more than `max_beats_per_s`.
+    """
+
+    enabled: bool = True
+    max_bytes: int = Field(67_108_864, ge=1_048_576, le=1_099_511_627_776)
+    segment_s: float = Field(600.0, ge=1, le=86400)
+    max_beats_per_s: float = Field(200.0, ge=1, le=100_000)
+
+
 class ControllerSettings(Settings):
-    """The whole file. `state_dir` keeps the last fleet for a warm start; without it a restart
-    starts cold. `baseline` makes the gateways a plain Envoy (rr or lr), for comparison."""
+    """The whole file. With `sites`, agents may be at these alone. `state_dir` keeps the last fleet for
+    a warm start; without it a restart starts cold. `baseline` makes the gateways a plain Envoy (rr or
+    lr), for comparison. `pools` says what is special to the cells of a model, by its id.
+    `aliases` are other names by which clients may ask for a model; a model of that very name goes
+    first."""
 
     region: Name = "default"
     listen: ListenSettings = ListenSettings()
     gateways: tuple[GatewaySettings, ...] = Field(min_length=1, max_length=64)
+    sites: dict[Name, SiteSettings] = Field(default_factory=dict, max_length=1024)
     cadence: CadenceSettings = CadenceSettings()
     lifecycle: LifecycleSettings = LifecycleSettings()
     pressure: PressureSettings = PressureSettings()
     projection: ProjectionSettings = ProjectionSettings()
+    capability: CapabilitySettings = CapabilitySettings()
     envoy: EnvoySettings = EnvoySettings()
+    gateway_reports: GatewayReportsSettings = GatewayReportsSettings()
+    pools: dict[ModelId, PoolSettings] = Field(default_factory=dict, max_length=1024)
+    aliases: dict[ModelId, ModelId] = Field(default_factory=dict, max_length=1024)
     state_dir: Path | None = None
     baseline: Literal["rr", "lr"] | None = None
     log: LogSettings = LogSettings()
+    admin: AdminSettings = AdminSettings()
+    recording: RecordingSettings = RecordingSettings()
 
     @model_validator(mode="after")
     def _distinct(self) -> Self:

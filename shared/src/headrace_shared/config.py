@@ -7,6 +7,7 @@ field, what is wrong and what to write instead.
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
@@ -51,6 +52,7 @@ Model = TypeVar("Model", bound=Settings)
 Place = tuple[str | int, ...]
 
 MAX_BYTES = 4 * 1024 * 1024
+_LOGIN = re.compile(r"://[^/@\s]*@")
 
 
 def load(path: Path | str, model: type[Model]) -> Model:
@@ -165,5 +167,6 @@ def _message(detail: Any) -> str:
         return "unknown key; check its spelling against the documentation, or remove it"
     if kind == "missing":
         return "this key is required; add it"
-    shown = repr(detail.get("input"))
+    # A URL may hold a user and a password, and errors go into logs.
+    shown = _LOGIN.sub("://***@", repr(detail.get("input")))
     return f"{said} (got {shown if len(shown) <= 80 else shown[:77] + '...'})"

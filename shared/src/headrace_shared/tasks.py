@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import os
 import signal
 from collections.abc import Awaitable, Callable, Coroutine
 from types import TracebackType
 from typing import Any, Self
 
 from headrace_shared import log
+
+STDOUT = 1
+STDERR = 2
 
 
 class Supervisor:
@@ -101,6 +105,20 @@ def on_hangup(callback: Callable[[], None]) -> None:
     """
     asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, callback)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGHUP})
+
+
+def take_hangup(reload: asyncio.Event, stop: asyncio.Event, had_terminal: bool) -> None:
+    """SIGHUP: somebody asks for a reload, or the terminal is gone in which the program was started.
+
+    There is nobody left then to whom it could log, or who could end it.
+    """
+    if not had_terminal or os.isatty(STDERR):
+        reload.set()
+        return
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    for stream in (STDOUT, STDERR):
+        os.dup2(nowhere, stream)
+    stop.set()
 
 
 def run_program(main: Callable[[asyncio.Event], Awaitable[None]]) -> None:

@@ -12,12 +12,16 @@ MAX_BODY = 64 * 1024 * 1024
 
 
 class Cell:
-    """One engine. `status` is what completions answer; `healthy` what /health says."""
+    """One engine. `status` is what completions answer; `healthy` what /health says.
+
+    `gone` counts requests whose connection ended before their answer did.
+    """
 
     def __init__(self, name: str) -> None:
         self.name = name
         self.port = 0
         self.requests = 0
+        self.gone = 0
         self.checks = 0
         self.status = 200
         self.healthy = True
@@ -57,7 +61,9 @@ class Cell:
         body = await request.json()
         self.requests += 1
         await asyncio.sleep(self.delay_s)
-        if self.chunks:
+        if request.transport is None or request.transport.is_closing():
+            self.gone += 1
+        elif self.chunks:
             return await self._stream(request)
         prompt = body.get("prompt", "")
         return web.json_response(
@@ -67,19 +73,24 @@ class Cell:
     async def _stream(self, request: web.Request) -> web.StreamResponse:
         response = web.StreamResponse(headers={"content-type": "text/event-stream"})
         await response.prepare(request)
-        for number in range(self.chunks):
-            await response.write(f"data: {number}\n\n".encode())
-            await asyncio.sleep(self.chunk_gap_s)
-        await response.write(b"data: [DONE]\n\n")
+        try:
+            for number in range(self.chunks):
+                await response.write(f"data: {number}\n\n".encode())
+                await asyncio.sleep(self.chunk_gap_s)
+            await response.write(b"data: [DONE]\n\n")
+        except ConnectionError:
+            self.gone += 1
         return response
 
 
 class CuttingCell(Cell):
-    """Accepts connections and, once asked, ends them without a byte of an answer."""
+    """Accepts connections and, once asked, ends them after `begun`: by default without a byte."""
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, begun: bytes = b"") -> None:
         super().__init__(name)
+        self._begun = begun
         self._server: asyncio.Server | None = None
+        self._open: set[asyncio.StreamWriter] = set()
 
     async def start(self) -> None:
         self._server = await asyncio.start_server(self._cut, "127.0.0.1", self.port)
@@ -88,10 +99,13 @@ class CuttingCell(Cell):
     async def stop(self) -> None:
         if self._server is not None:
             self._server.close()
+            for writer in self._open:
+                writer.transport.abort()
             await self._server.wait_closed()
             self._server = None
 
     async def _cut(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._open.add(writer)
         try:
             head = await reader.readuntil(b"\r\n\r\n")
             while head.startswith(b"GET /health"):
@@ -99,9 +113,14 @@ class CuttingCell(Cell):
                 await writer.drain()
                 head = await reader.readuntil(b"\r\n\r\n")
             self.requests += 1
+            writer.write(self._begun)
+            await writer.drain()
+            # What was begun gets through before the end does.
+            await asyncio.sleep(0.1 if self._begun else 0)
         except (asyncio.IncompleteReadError, ConnectionError):
             return
         finally:
+            self._open.discard(writer)
             writer.transport.abort()
 
 

@@ -39,16 +39,16 @@ class Envoy:
     """Asks a running Envoy's admin page."""
 
     def __init__(self, admin_port: int, session: aiohttp.ClientSession) -> None:
-        self._base = f"http://127.0.0.1:{admin_port}"
+        self.base = f"http://127.0.0.1:{admin_port}"
         self._session = session
 
     async def get(self, path: str) -> str:
-        async with self._session.get(self._base + path) as response:
+        async with self._session.get(self.base + path) as response:
             return await response.text()
 
     async def hosts(self, cluster: str) -> dict[str, dict[str, Any]]:
         """The hosts of a cluster by `address:port`, as /clusters tells them."""
-        async with self._session.get(self._base + "/clusters?format=json") as response:
+        async with self._session.get(self.base + "/clusters?format=json") as response:
             page = await response.json(content_type=None)
         for status in page.get("cluster_statuses", []):
             if status["name"] == cluster:
@@ -80,14 +80,22 @@ def _address(host: dict[str, Any]) -> str:
 
 @asynccontextmanager
 async def running_envoy(
-    gateway: str, xds: HostPort, directory: Path, tls: TlsSettings | None = None
+    gateway: str, xds: HostPort, directory: Path, tls: TlsSettings | None = None, *, delta: bool = False
 ) -> AsyncIterator[Envoy]:
     """Start an Envoy with our bootstrap; it is gone, with its group, when the block ends."""
     admin_port = free_port()
-    path = directory / f"{gateway}.yaml"
-    path.write_text(bootstrap.render(gateway, xds, admin_port, tls))
+    config = bootstrap.render(gateway, xds, admin_port, tls, delta=delta)
+    async with envoy_of(config, admin_port, directory, gateway) as envoy:
+        yield envoy
+
+
+@asynccontextmanager
+async def envoy_of(config: str, admin_port: int, directory: Path, name: str) -> AsyncIterator[Envoy]:
+    """Start an Envoy with this configuration (YAML); it is gone, with its group, when the block ends."""
+    path = directory / f"{name}.yaml"
+    path.write_text(config)
     arguments = ["-c", str(path), "--use-dynamic-base-id", "--concurrency", "1", "--log-level", "warning"]
-    with (directory / f"{gateway}.log").open("wb") as log:
+    with (directory / f"{name}.log").open("wb") as log:
         process = await asyncio.create_subprocess_exec(
             envoy_program(), *arguments, stdout=log, stderr=log, start_new_session=True
         )

@@ -53,10 +53,11 @@ class Control:
         self._credentials = credentials
         self._grpc: grpc.aio.Server | None = None
         self.server: XdsServer
+        self.builder: SnapshotBuilder
 
     async def start(self) -> None:
         clock = SystemClock()
-        self.server = XdsServer(clock, [self._gateway.id])
+        self.server = XdsServer(clock, [self._gateway.id], nodes={self._gateway.id: self._gateway.nodes})
         self.builder = SnapshotBuilder(
             self._gateway, self._settings, baseline=self._baseline, epoch_ns=clock.wall_ns()
         )
@@ -138,15 +139,17 @@ async def running_stack(
     pools: Mapping[str, Weights],
     settings: EnvoySettings | None = None,
     baseline: Literal["rr", "lr"] | None = None,
+    *,
+    delta: bool = False,
 ) -> AsyncIterator[Stack]:
-    """All of it, once Envoy serves `pools`."""
+    """All of it, once Envoy serves `pools`; with `delta` it takes differences."""
     port = free_port()
     gateway = GatewaySettings(id=GATEWAY, host="127.0.0.1", listen=HostPort("127.0.0.1", port))
     control = Control(gateway, settings or EnvoySettings(expose_upstream=True), baseline)
     await control.start()
     try:
         control.publish(pools)
-        async with running_envoy(GATEWAY, control.xds_address, directory) as envoy:
+        async with running_envoy(GATEWAY, control.xds_address, directory, delta=delta) as envoy:
             await until_async(envoy.live)
             timeout = aiohttp.ClientTimeout(total=60)
             async with aiohttp.ClientSession(timeout=timeout) as session:

@@ -73,7 +73,7 @@ async def test_requests_without_a_model_get_a_clear_answer(tmp_path: Path) -> No
         assert (await stack.request("GET", "/v1/models", headers=JSON)).status == 200
         for body in (b'{"prompt":"x"}', b"[1]", b'{"model":null}', b'{"model":{"m":1}}', b'{"model":""}'):
             answer = await stack.post(data=body, headers=JSON)
-            assert (answer.status, answer.body["error"]["code"]) == (404, "model_missing"), body
+            assert (answer.status, answer.body["error"]["code"]) == (400, "model_missing"), body
         for body in (b"{bad", b"\xff\xfe", b'{"model":"m"'):
             answer = await stack.post(data=body, headers=JSON)
             assert (answer.status, answer.body["error"]["code"]) == (400, "invalid_json"), body

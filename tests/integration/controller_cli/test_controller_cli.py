@@ -171,6 +171,9 @@ def test_bootstrap_names_the_gateway_and_where_to_connect(tmp_path: Path) -> Non
     assert tree["node"]["id"] == "gw-1"
     assert endpoint(tree) == ("127.0.0.1", 18001)
     tree, _ = bootstrap(config, "--xds-address", "10.0.0.9:7000", "--admin-port", "9911")
+    assert tree["dynamic_resources"]["ads_config"]["api_type"] == "GRPC"
+    delta, _ = bootstrap(config, "--delta")
+    assert delta["dynamic_resources"]["ads_config"]["api_type"] == "DELTA_GRPC"
     assert endpoint(tree) == ("10.0.0.9", 7000)
     assert tree["admin"]["address"]["socket_address"]["port_value"] == 9911
 

@@ -124,3 +124,22 @@ async def test_a_control_loop_that_breaks_ends_the_program_and_says_so(
     assert running.other == []
     for port in ports.values():
         assert_free(port)
+
+
+async def test_sighup_takes_up_a_changed_file_and_refuses_a_bad_one(
+    config: Path, ports: dict[str, int]
+) -> None:
+    before = CONFIG.format(**ports)
+    async with controller(config) as running:
+        write(config.parent, before + "projection: {deadband: 0.3}\npressure: {scorer: v2}\n")
+        running.process.send_signal(signal.SIGHUP)
+        line = await running.logged(event="settings reloaded")
+        assert line["changed"] == ["pressure.scorer", "projection.deadband"]
+        write(config.parent, before + "nonsense: 1\nregion: [2]\n")
+        running.process.send_signal(signal.SIGHUP)
+        line = await running.logged(event="reload refused; the settings of before stay in force")
+        assert any("nonsense: unknown key" in each for each in line["why"])
+        assert any("region" in each for each in line["why"]), "all that is wrong, at once"
+        code, _ = await running.terminate()
+    assert code == 0
+    assert running.other == []

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -31,11 +32,16 @@ lifecycle: {{barrier_s: {barrier}, ramp_s: 0, ttl_s: 10}}
 class Running:
     """A controller, its ports, and its admin pages."""
 
-    def __init__(self, settings: ControllerSettings, session: aiohttp.ClientSession) -> None:
+    def __init__(
+        self,
+        settings: ControllerSettings,
+        session: aiohttp.ClientSession,
+        tls: ssl.SSLContext | None = None,
+    ) -> None:
         self.settings = settings
         self.telemetry = settings.listen.telemetry.port
         self.xds = settings.listen.xds.port
-        self.admin = f"http://{settings.listen.admin}"
+        self.admin = f"{'http' if tls is None else 'https'}://{settings.listen.admin}"
         self.controller: service.Controller
         self._session = session
 
@@ -94,8 +100,9 @@ def settings_of(
 
 
 @asynccontextmanager
-async def serving(settings: ControllerSettings) -> AsyncIterator[Running]:
-    """A controller that serves; it has ended in order, and within the limit, afterwards."""
+async def serving(settings: ControllerSettings, tls: ssl.SSLContext | None = None) -> AsyncIterator[Running]:
+    """A controller that serves; it has ended in order, and within the limit, afterwards. Its pages are
+    asked with `tls` where they want that."""
     stop = asyncio.Event()
     made: list[service.Controller] = []
 
@@ -108,8 +115,10 @@ async def serving(settings: ControllerSettings) -> AsyncIterator[Running]:
         patch.setattr(service, "Controller", Noted)
         task = asyncio.create_task(service.run(settings, stop), name="the controller")
         try:
-            async with aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=10)) as session:
-                running = Running(settings, session)
+            connector = aiohttp.TCPConnector(ssl=True if tls is None else tls)
+            timeout = aiohttp.ClientTimeout(total=10)
+            async with aiohttp.ClientSession(timeout=timeout, connector=connector) as session:
+                running = Running(settings, session, tls)
                 await until(lambda: running.serves(task))
                 running.controller = made[0]
                 yield running

@@ -16,6 +16,7 @@ from envoy.service.discovery.v3 import ads_pb2_grpc
 
 from headrace_controller import service
 from headrace_controller.control import keeper
+from headrace_controller.control.intents.records import Actor
 from headrace_controller.control.kept_fleet import FILE_NAME, KeptFleet
 from headrace_controller.control.loop import ControlLoop
 from headrace_controller.xds.names import CDS
@@ -198,28 +199,29 @@ async def test_an_operator_drains_a_cell_and_takes_it_back() -> None:
                 message = await node.call.read()
             assert message.directive.drain.cell_id == "c1"
             code, view = await headrace(running, "status")
-            assert (code, view["sites"]) == (0, {"berlin": {"DRAINING": 1}})
+            assert (code, view["sites"][0]["states"]) == (0, {"DRAINING": 1})
             assert await headrace(running, "undrain", "c1") == (0, {"cell": "c1", "state": "READY"})
             code, found = await headrace(running, "events")
-            assert [each["to"] for each in found["events"]][-2:] == ["DRAINING", "READY"]
+            states = [each["to"] for each in found["events"] if each["kind"] == "state"]
+            assert states[-2:] == ["DRAINING", "READY"]
 
 
 async def test_an_operator_sees_at_once_what_was_asked() -> None:
-    """Views are kept for a moment; one from before the drain would call the cell READY."""
+    """A view kept from before the drain would call the cell READY."""
     async with serving(settings_of()) as running, speaking(running.telemetry) as node:
         await node.serve()
         async with beating(node):
             await until(running.serving_c1)
-            controller = running.controller
+            views, operators = running.controller.desk.views, running.controller.desk.operators
             for wish, state in (
-                (controller.drain, "DRAINING"),
-                (lambda *_: controller.undrain("c1", ""), "READY"),
+                (lambda by: operators.drain("c1", "", None, by), "DRAINING"),
+                (lambda by: operators.undrain("c1", "", by), "READY"),
             ):
-                controller.fleet_view()
-                wish("c1", "", None)
-                assert [cell.state for cell in controller.fleet_view().cells] == [state]
+                views.fleet()
+                wish(Actor("anna"))
+                assert [cell.state for cell in views.fleet().cells] == [state]
             assert FULL.keys() <= {
-                name for name, value in controller.fleet_view().cells[0].signals.items() if value is not None
+                name for name, value in views.fleet().cells[0].signals.items() if value is not None
             }
 
 

@@ -5,7 +5,10 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+import grpc
 import pytest
+from envoy.service.accesslog.v3 import als_pb2, als_pb2_grpc
+from envoy.service.load_stats.v3 import lrs_pb2_grpc
 from prometheus_client.metrics_core import Metric
 from prometheus_client.parser import text_string_to_metric_families
 
@@ -13,6 +16,7 @@ from headrace_controller.xds.names import CDS
 from tests.integration.controller_service.node import beating, speaking
 from tests.integration.controller_service.running import serving, settings_of, until
 from tests.integration.controller_xds.client import connected
+from tests.unit.controller.gateway.entries import entry, load_report
 
 DOCS = Path(__file__).parents[3] / "docs" / "metrics.md"
 ROW = re.compile(r"^\| `(?P<name>\w+)` \|(?P<labels>[^|]*)\|", re.MULTILINE)
@@ -42,6 +46,22 @@ async def test_an_empty_controller_already_has_every_metric() -> None:
     assert len(documented()) >= 15
 
 
+async def report(port: int) -> None:
+    """A gateway tells of one request to c1, and of its load."""
+    async with grpc.aio.insecure_channel(f"127.0.0.1:{port}") as channel:
+        log = als_pb2_grpc.AccessLogServiceStub(channel).StreamAccessLogs()
+        message = als_pb2.StreamAccessLogsMessage()
+        message.identifier.node.id = "gw-1"
+        message.http_logs.log_entry.append(entry("127.0.0.1:1"))
+        await log.write(message)
+        loads = lrs_pb2_grpc.LoadReportingServiceStub(channel).StreamLoadStats()
+        await loads.write(load_report(("127.0.0.1:1", 2, 1)))
+        await loads.read()
+        await log.done_writing()
+        await log
+        loads.cancel()
+
+
 async def eventful_page() -> str:
     """The page of a controller to which one of everything has happened."""
     async with serving(settings_of()) as running, speaking(running.telemetry) as node:
@@ -64,6 +84,13 @@ async def eventful_page() -> str:
                     )
 
                 await until(all_seen)
+                await report(running.xds)
+
+                async def reported() -> bool:
+                    page = (await running.get("/metrics"))[1]
+                    return "requests_in_progress{" in page and "requests_total{" in page
+
+                await until(reported)
                 return (await running.get("/metrics"))[1]
 
 

@@ -3,25 +3,32 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
 import grpc
 from envoy.service.discovery.v3 import ads_pb2_grpc
+from envoy.service.endpoint.v3 import eds_pb2_grpc
 
 from headrace_controller.xds.names import CDS, EDS, LDS, RDS
 from headrace_controller.xds.server import Hooks, XdsServer
 from headrace_shared.clock import SystemClock
 from headrace_shared.rpc import SERVER_OPTIONS
-from tests.unit.controller.xds.builders import request
+from tests.unit.controller.xds.builders import delta_request, request
 
 
 class AdsServer:
     """An XdsServer on a port of its own, which it keeps when it is started again."""
 
-    def __init__(self, *gateways: str, hooks: Hooks | None = None, port: int = 0) -> None:
-        self.xds = XdsServer(SystemClock(), gateways, hooks)
+    def __init__(
+        self,
+        *gateways: str,
+        hooks: Hooks | None = None,
+        port: int = 0,
+        nodes: Mapping[str, Sequence[str]] | None = None,
+    ) -> None:
+        self.xds = XdsServer(SystemClock(), gateways, hooks, nodes or {})
         self.grpc = grpc.aio.server(options=SERVER_OPTIONS)
         self.xds.add_to(self.grpc)
         self.port = self.grpc.add_insecure_port(f"127.0.0.1:{port}")
@@ -92,6 +99,67 @@ async def connected(port: int, node: str = "gw-1") -> AsyncIterator[AdsClient]:
     """A client's stream to the server on `port`."""
     async with grpc.aio.insecure_channel(f"127.0.0.1:{port}") as channel:
         call = ads_pb2_grpc.AggregatedDiscoveryServiceStub(channel).StreamAggregatedResources()
+        try:
+            yield AdsClient(call, node)
+        finally:
+            call.cancel()
+
+
+class DeltaClient:
+    """One delta stream. `held` is what it has, by type URL and name."""
+
+    def __init__(self, call: Any, node: str) -> None:
+        self.call, self.node = call, node
+        self.held: dict[str, dict[str, Any]] = {}
+
+    async def ask(self, url: str, *names: str, **more: Any) -> None:
+        await self.call.write(delta_request(url, names, node=self.node, **more))
+
+    async def take(self, seconds: float = 5.0) -> Any:
+        """The next response, not yet answered."""
+        async with asyncio.timeout(seconds):
+            response = await self.call.read()
+        assert response is not grpc.aio.EOF, "the stream ended"
+        return response
+
+    async def ack(self, response: Any) -> None:
+        held = self.held.setdefault(response.type_url, {})
+        held.update((each.name, each) for each in response.resources)
+        for name in response.removed_resources:
+            held.pop(name, None)
+        await self.ask(response.type_url, nonce=response.nonce)
+
+    async def connect(self, *pools: str) -> None:
+        """Subscribe to all types in Envoy's order, saying what is held, and accept what comes."""
+        for url, names in ((CDS, ()), (EDS, pools), (LDS, ()), (RDS, ("headrace",))):
+            had = {name: each.version for name, each in self.held.get(url, {}).items()}
+            await self.ask(url, *names, held=had)
+            if not had:
+                await self.ack(await self.take())
+
+
+@asynccontextmanager
+async def delta_connected(
+    port: int, node: str = "gw-1", *, endpoints_only: bool = False
+) -> AsyncIterator[DeltaClient]:
+    """A client's delta stream to the server on `port`."""
+    async with grpc.aio.insecure_channel(f"127.0.0.1:{port}") as channel:
+        call = (
+            eds_pb2_grpc.EndpointDiscoveryServiceStub(channel).DeltaEndpoints()
+            if endpoints_only
+            else ads_pb2_grpc.AggregatedDiscoveryServiceStub(channel).DeltaAggregatedResources()
+        )
+        try:
+            yield DeltaClient(call, node)
+        finally:
+            call.cancel()
+
+
+@asynccontextmanager
+async def endpoints_connected(port: int, node: str = "gw-1") -> AsyncIterator[AdsClient]:
+    """A client's stream to the endpoint discovery service on `port`."""
+    async with grpc.aio.insecure_channel(f"127.0.0.1:{port}") as channel:
+        call = eds_pb2_grpc.EndpointDiscoveryServiceStub(channel).StreamEndpoints()
         try:
             yield AdsClient(call, node)
         finally:

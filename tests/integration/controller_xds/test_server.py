@@ -10,6 +10,7 @@ import pytest
 
 from headrace_controller.xds.names import CDS, EDS, LDS, RDS
 from headrace_controller.xds.server import Hooks
+from headrace_controller.xds.stream import Stream
 from tests.integration.controller_xds.client import AdsServer, connected, running, until
 from tests.unit.controller.xds.builders import builder_of, plan_of
 
@@ -204,17 +205,29 @@ async def test_types_that_are_not_served_do_no_harm() -> None:
         assert (await envoy.take()).type_url == CDS
 
 
-async def test_the_delta_protocol_is_refused_with_a_reason() -> None:
-    from envoy.service.discovery.v3 import ads_pb2_grpc
+async def test_a_stream_that_breaks_at_its_first_request_leaves_nothing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def fails(*_: object) -> None:
+        raise RuntimeError("planted")
 
-    async with (
-        running(AdsServer("gw-1")) as server,
-        grpc.aio.insecure_channel(f"127.0.0.1:{server.port}") as channel,
-    ):
-        call = ads_pb2_grpc.AggregatedDiscoveryServiceStub(channel).DeltaAggregatedResources()
+    monkeypatch.setattr(Stream, "on_request", fails)
+    async with running(AdsServer("gw-1")) as server, connected(server.port) as envoy:
+        await envoy.ask(CDS)
         async with asyncio.timeout(5):
-            assert await call.code() == grpc.StatusCode.UNIMPLEMENTED
-            assert "api_type: GRPC" in await call.details()
+            assert await envoy.call.code() == grpc.StatusCode.UNAVAILABLE
+        assert not server.xds.status()["gw-1"].connected
+
+
+@pytest.mark.parametrize("node", ["gw-2", "edge-7", "pod-x", "anything"])
+async def test_an_envoy_belongs_to_the_gateway_that_its_node_id_matches(node: str) -> None:
+    nodes = {"gw-1": ["edge-?", "gw-2"], "gw-2": ["pod-*"], "rest": ["*"]}
+    belongs = {"gw-2": "gw-2", "edge-7": "gw-1", "pod-x": "gw-2", "anything": "rest"}
+    server = AdsServer("gw-1", "gw-2", "rest", nodes=nodes)
+    async with running(server), connected(server.port, node) as envoy:
+        await envoy.ask(CDS)
+        await until(lambda: server.xds.status()[belongs[node]].connected)
+        assert server.xds.strangers == {}
 
 
 async def test_closing_ends_every_stream_promptly() -> None:

@@ -19,6 +19,7 @@ class Admin:
     def __init__(self) -> None:
         self.answers: dict[tuple[str, str], list[tuple[int, Any]]] = {}
         self.asked: list[tuple[str, str, Any]] = []
+        self.tokens: list[str | None] = []
         self.promise = 0
         """Bytes that the Content-Length promises beyond those that come."""
         self.url = ""
@@ -42,13 +43,14 @@ def serving() -> Iterator[Admin]:
         def _answer(self) -> None:
             length = int(self.headers.get("Content-Length") or 0)
             body = json.loads(self.rfile.read(length)) if length else None
+            admin.tokens.append(self.headers.get("Authorization"))
             status, said = admin.take(self.command, self.path, body)
             self.send_response(status)
             self.send_header("Content-Length", str(len(said) + admin.promise))
             self.end_headers()
             self.wfile.write(said)
 
-        do_GET = do_POST = _answer  # noqa: N815 (the library names them so)
+        do_GET = do_POST = do_PUT = do_DELETE = _answer  # noqa: N815 (the library names them so)
 
         def log_message(self, format: str, *_: Any) -> None:  # noqa: A002 (the library names it so)
             """Nothing on the tests' terminal."""

@@ -6,12 +6,14 @@ import json
 import socket
 import threading
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 from typer.testing import CliRunner, Result
 
 from headrace_controller import operator_cli
+from headrace_controller.operator_cli import acts, client, live
 from tests.integration.operator_cli.admin_fake import Admin, serving
 
 CELL: dict[str, Any] = {
@@ -24,30 +26,74 @@ CELL: dict[str, Any] = {
     "heartbeat_age_s": 0.31,
     "cause": "engine serves",
 }
+DETAIL: dict[str, Any] = {
+    "cell": CELL
+    | {"node": "n1", "address": "h:1", "engine": "vllm 1", "in_flight": None, "error_rate": 0.5}
+    | {
+        "signals": {"kv_fill": 0.25, "rtt_ms": None},
+        "contributions": {"kv_fill": 0.1},
+        "requests": {"ok": 7},
+    },
+    "served": [{"id": "m", "max_model_len": 4096, "base_model": ""}],
+    "gpus": ["GPU-1"],
+    "labels": {"rack": "7"},
+    "drain": {"requested_by": "operator", "cause": "new driver", "remaining_s": 12.0, "finished": False},
+    "reports": {
+        "gw-1": {"counts": {"ok": 9, "throttled": 0}, "in_progress": 1}
+        | {"first_byte_p50_s": 0.25, "first_byte_p95_s": None, "whole_p50_s": 1.5, "whole_p95_s": None}
+    },
+    "history": [{"at": "T", "from": "", "to": "LOADING", "event": "registered", "cause": "named by n1"}],
+}
 FAILED = CELL | {"id": "c2", "state": "FAILED", "pressure": None, "weights": {}, "heartbeat_age_s": None}
-GATEWAY = {"id": "gw-1", "connected": True, "pushes": 5, "nacks": 0, "last_nack": ""}
+GATEWAY = {"id": "gw-1", "connected": True, "pushes": 5, "nacks": 0, "last_nack": "", "in_force": True}
+GATEWAY |= {"streams": 1}
+SITE = {"site": "berlin", "cells": 2, "ready": 1, "states": {"READY": 1, "FAILED": 1}, "cordoned": False}
+STATUS: dict[str, Any] = {
+    "region": "eu-1",
+    "warm_start": "weights are published",
+    "ready": True,
+    "self_preservation": False,
+    "gateways": [GATEWAY],
+    "sites": [SITE],
+    "intents": [],
+}
 VIEW: dict[str, Any] = {
     "region": "eu-1",
     "warm_start": "weights are published",
     "self_preservation": False,
     "gateways": [GATEWAY],
     "cells": [CELL, FAILED],
+    "total": 2,
+    "next": None,
 }
-EVENT = {"at": "T", "cell": "c2", "from": "READY", "to": "FAILED", "event": "engine_down", "cause": "refused"}
-CELLS, ONE, EVENTS = "/api/v1/cells", "/api/v1/cells/site/c1", "/api/v1/events?limit=50"
-COMMANDS = (("status",), ("cells",), ("events",), ("drain", "site/c1"), ("undrain", "site/c1"))
+EVENT = {"id": 9, "at": "T", "kind": "state", "cell": "c2", "from": "READY", "to": "FAILED"}
+EVENT |= {"event": "engine_down", "cause": "refused", "by": ""}
+CELLS, ONE, EVENTS = "/api/v1/cells?limit=1000", "/api/v1/cells/site/c1", "/api/v1/events?limit=50"
+STATUS_PATH = "/api/v1/status"
+COMMANDS = (
+    *(("status",), ("cells",), ("cell", "site/c1"), ("pools",), ("gateways",), ("events",), ("audit",)),
+    *(("explain", "site/c1"), ("drain", "site/c1"), ("undrain", "site/c1"), ("override", "site/c1", "5")),
+    *(("cordon", "berlin"), ("pin", "m", "berlin"), ("shadow", "on"), ("freeze", "off")),
+)
 
 
 @pytest.fixture
 def admin() -> Iterator[Admin]:
     """A port that answers as a controller does."""
     with serving() as started:
+        started.answer(STATUS_PATH, STATUS)
         started.answer(CELLS, VIEW)
-        started.answer(ONE, CELL)
-        started.answer(EVENTS, {"events": [EVENT]})
+        started.answer(ONE, DETAIL)
+        started.answer(EVENTS, {"events": [EVENT], "last_id": 9})
         for wish in ("drain", "undrain"):
-            started.answer(f"{ONE}/{wish}", {"accepted": True}, method="POST", status=202)
+            told = {"cell": "site/c1", "accepted": True, "kept": True, "state": "LOADING"}
+            started.answer(f"{ONE}/{wish}", told, method="POST", status=202)
         yield started
+
+
+def in_state(state: str) -> dict[str, Any]:
+    """One cell's page."""
+    return DETAIL | {"cell": DETAIL["cell"] | {"state": state}}
 
 
 def headrace(url: str, *arguments: str) -> Result:
@@ -62,7 +108,7 @@ def assert_refused(ended: Result, *words: str, code: int = 1) -> None:
     for word in words:
         assert word in ended.stderr
     assert "Traceback" not in ended.stderr
-    if code == 1:
+    if code != 2:
         assert ended.stderr.startswith("headrace: ")
         assert len(ended.stderr) < 500
 
@@ -73,14 +119,26 @@ def test_status_counts_by_site(admin: Admin) -> None:
     assert "region eu-1: weights are published" in ended.stdout
     assert "gateway gw-1: connected, 5 pushes, 0 refused\n" in ended.stdout
     assert [word.strip() for word in ended.stdout.splitlines()[-2].split("│")[1:-1]] == [
-        *("berlin", "2", "1", "1 FAILED")
+        *("berlin", "2", "1", "1 FAILED", "")
     ]
 
 
 def test_status_tells_what_needs_a_look(admin: Admin) -> None:
     gateway = GATEWAY | {"connected": False, "nacks": 2, "last_nack": "malformed IP address"}
-    admin.answer(CELLS, VIEW | {"gateways": [gateway], "self_preservation": True})
+    intent = {
+        "kind": "override",
+        "subject": "c9",
+        "weight": 7,
+        "sites": [],
+        "cause": "canary",
+        "by": "anna",
+        "at": "T",
+    }
+    admin.answer(
+        STATUS_PATH, STATUS | {"gateways": [gateway], "self_preservation": True, "intents": [intent]}
+    )
     said = headrace(admin.url, "status").stdout
+    assert "override c9 7 (canary; anna, T)" in said
     assert "gateway gw-1: not connected, 5 pushes, 2 refused (malformed IP address)" in said
     assert "self-preservation" in said
 
@@ -108,10 +166,10 @@ def test_cells_shows_what_is_missing_of_a_cells_figures(admin: Admin) -> None:
 
 
 def test_events_shows_each_change(admin: Admin) -> None:
-    admin.answer("/api/v1/events?limit=7", {"events": [EVENT]})
+    admin.answer("/api/v1/events?limit=7", {"events": [EVENT], "last_id": 9})
     said = headrace(admin.url, "events", "--limit", "7").stdout
-    for word in EVENT.values():
-        assert word in said
+    for name, word in EVENT.items():
+        assert name == "id" or str(word) in said
 
 
 def test_words_from_the_fleet_are_shown_as_they_are(admin: Admin) -> None:
@@ -126,10 +184,9 @@ def test_words_from_the_fleet_are_shown_as_they_are(admin: Admin) -> None:
 
 def test_json_is_what_the_controller_said(admin: Admin) -> None:
     assert json.loads(headrace(admin.url, "cells", "--json").stdout) == VIEW
-    assert json.loads(headrace(admin.url, "events", "--json").stdout) == {"events": [EVENT]}
-    found = json.loads(headrace(admin.url, "status", "--json").stdout)
-    assert found["sites"] == {"berlin": {"READY": 1, "FAILED": 1}}
-    assert found["region"] == "eu-1"
+    assert json.loads(headrace(admin.url, "events", "--json").stdout) == {"events": [EVENT], "last_id": 9}
+    assert json.loads(headrace(admin.url, "status", "--json").stdout) == STATUS
+    assert json.loads(headrace(admin.url, "cell", "site/c1", "--json").stdout) == DETAIL
     assert json.loads(headrace(admin.url, "drain", "site/c1", "--json").stdout) == {
         "cell": "site/c1",
         "state": "READY",
@@ -137,7 +194,7 @@ def test_json_is_what_the_controller_said(admin: Admin) -> None:
 
 
 def test_drain_says_why_and_until_when(admin: Admin) -> None:
-    admin.answer(ONE, CELL | {"state": "DRAINING"})
+    admin.answer(ONE, in_state("DRAINING"))
     ended = headrace(admin.url, "drain", "site/c1", "--cause", "new driver", "--deadline", "30")
     assert (ended.exit_code, ended.stdout) == (0, "site/c1: DRAINING\n")
     assert admin.asked[0] == ("POST", f"{ONE}/drain", {"cause": "new driver", "deadline_s": 30.0})
@@ -148,9 +205,9 @@ def test_drain_waits_and_tells_by_its_exit_code_how_it_ended(
     admin: Admin, monkeypatch: pytest.MonkeyPatch, last: str, code: int
 ) -> None:
     """Scripts go on to reboot a host: only a cell that is out counts as drained."""
-    monkeypatch.setattr(operator_cli, "POLL_S", 0.01)
-    draining = CELL | {"state": "DRAINING"}
-    admin.answer(ONE, draining, draining, draining, CELL | {"state": last})
+    monkeypatch.setattr(acts, "POLL_S", 0.01)
+    draining = in_state("DRAINING")
+    admin.answer(ONE, draining, draining, draining, in_state(last))
     ended = headrace(admin.url, "drain", "site/c1", "--wait")
     assert (ended.exit_code, ended.stdout) == (code, f"site/c1: {last}\n")
     assert (f"it is {last}" in ended.stderr) == bool(code)
@@ -158,14 +215,13 @@ def test_drain_waits_and_tells_by_its_exit_code_how_it_ended(
 
 
 def test_a_drain_that_never_ends_is_not_called_done(admin: Admin, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(operator_cli, "POLL_S", 0.0)
-    monkeypatch.setattr(operator_cli, "MAX_POLLS", 3)
-    admin.answer(ONE, CELL | {"state": "DRAINING"})
+    monkeypatch.setattr(acts, "POLL_S", 0.0)
+    monkeypatch.setattr(acts, "MAX_POLLS", 3)
+    admin.answer(ONE, in_state("DRAINING"))
     assert headrace(admin.url, "drain", "site/c1", "--wait").exit_code == 1
 
 
 def test_undrain_tells_the_state_that_follows(admin: Admin) -> None:
-    admin.answer(ONE, CELL | {"state": "LOADING"})
     ended = headrace(admin.url, "undrain", "site/c1")
     assert (ended.exit_code, ended.stdout) == (0, "site/c1: LOADING\n")
     assert admin.asked[0] == ("POST", f"{ONE}/undrain", {"cause": "asked by the operator"})
@@ -211,12 +267,20 @@ LACKING: dict[str, dict[str, Any]] = {
 }
 
 
+PATHS = (
+    *("/api/v1/pools", "/api/v1/gateways", "/api/v1/audit?limit=50", f"{ONE}/explain", f"{ONE}/override"),
+    *("/api/v1/sites/berlin/cordon", "/api/v1/pools/m/pin", "/api/v1/shadow", "/api/v1/freeze"),
+)
+
+
 @pytest.mark.parametrize("odd", ODD)
 @pytest.mark.parametrize("command", COMMANDS, ids=[each[0] for each in COMMANDS])
 def test_an_answer_of_something_else_is_called_so(admin: Admin, command: tuple[str, ...], odd: str) -> None:
-    for path in (CELLS, EVENTS, ONE):
-        admin.answer(path, ODD[odd])
-    assert_refused(headrace(admin.url, *command), admin.url, "listen.admin")
+    everything = {path for _, path in admin.answers} | set(PATHS)
+    for path in everything:
+        for method in ("GET", "POST", "PUT", "DELETE"):
+            admin.answer(path, ODD[odd], method=method)
+    assert_refused(headrace(admin.url, *command), admin.url, "listen.admin", code=3)
 
 
 @pytest.mark.parametrize("lacking", LACKING)
@@ -225,24 +289,32 @@ def test_a_view_that_lacks_something_is_called_another_version(
     admin: Admin, lacking: str, options: tuple[str, ...]
 ) -> None:
     admin.answer(CELLS, LACKING[lacking])
-    for command in ("status", "cells"):
-        assert_refused(headrace(admin.url, command, *options), admin.url, "of this version")
+    assert_refused(headrace(admin.url, "cells", *options), admin.url, "of this version", code=3)
+
+
+@pytest.mark.parametrize("key", ["region", "sites", "gateways", "intents", "ready"])
+@pytest.mark.parametrize("options", [(), ("--json",)], ids=["table", "json"])
+def test_a_status_that_lacks_something_is_called_another_version(
+    admin: Admin, key: str, options: tuple[str, ...]
+) -> None:
+    admin.answer(STATUS_PATH, {name: STATUS[name] for name in STATUS if name != key})
+    assert_refused(headrace(admin.url, "status", *options), admin.url, "of this version", code=3)
 
 
 def test_a_figure_of_another_kind_is_no_figure(admin: Admin) -> None:
     admin.answer(CELLS, VIEW | {"cells": [CELL | {"pressure": "high"}]})
-    assert_refused(headrace(admin.url, "cells"), "of this version")
+    assert_refused(headrace(admin.url, "cells"), "of this version", code=3)
 
 
 def test_an_answer_that_breaks_off_is_said(admin: Admin) -> None:
     admin.answer(CELLS, ODD["cut JSON"])
     admin.promise = 20
-    assert_refused(headrace(admin.url, "cells"), admin.url, "does not answer as a controller does")
+    assert_refused(headrace(admin.url, "cells"), admin.url, "does not answer as a controller does", code=3)
 
 
 def test_a_refusal_of_something_else_is_said_with_its_status(admin: Admin) -> None:
     admin.answer(CELLS, b"<html>no</html>", status=502)
-    assert_refused(headrace(admin.url, "cells"), admin.url, "502", "listen.admin")
+    assert_refused(headrace(admin.url, "cells"), admin.url, "502", "listen.admin", code=3)
 
 
 @pytest.mark.parametrize("command", COMMANDS, ids=[each[0] for each in COMMANDS])
@@ -250,7 +322,9 @@ def test_a_controller_that_is_away(command: tuple[str, ...]) -> None:
     with socket.socket() as held:
         held.bind(("127.0.0.1", 0))
         url = f"http://127.0.0.1:{held.getsockname()[1]}"
-        assert_refused(headrace(url, *command), url, "Connection refused", "is the controller running")
+        assert_refused(
+            headrace(url, *command), url, "Connection refused", "is the controller running", code=3
+        )
 
 
 @pytest.mark.parametrize(
@@ -274,14 +348,14 @@ def test_something_that_is_no_web_server(said: bytes, words: str) -> None:
         thread.start()
         ended = headrace(f"http://127.0.0.1:{server.getsockname()[1]}", "cells")
         thread.join(5)
-    assert_refused(ended, words)
+    assert_refused(ended, words, code=3)
 
 
 def test_a_controller_that_hangs(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(operator_cli, "TIMEOUT_S", 0.2)
+    monkeypatch.setattr(client, "TIMEOUT_S", 0.2)
     with socket.create_server(("127.0.0.1", 0)) as server:
         ended = headrace(f"http://127.0.0.1:{server.getsockname()[1]}", "cells")
-    assert_refused(ended, "cannot be reached: timed out")
+    assert_refused(ended, "cannot be reached: timed out", code=3)
 
 
 @pytest.mark.parametrize(
@@ -294,7 +368,11 @@ def test_an_address_that_is_none_is_wrong_usage(url: str) -> None:
 
 @pytest.mark.parametrize(
     "arguments",
-    [("drain",), ("drain", "c1", "--deadline", "-1"), ("events", "--limit", "0"), ("cell", "c1"), ()],
+    [
+        *(("drain",), ("drain", "c1", "--deadline", "-1"), ("events", "--limit", "0"), ("cel", "c1"), ()),
+        *(("override", "c1"), ("override", "c1", "5", "--clear"), ("override", "c1", "0"), ("pin", "m")),
+        *(("shadow",), ("shadow", "maybe"), ("cells", "--token", "a\nb"), ("replay", "/nowhere")),
+    ],
 )
 def test_wrong_usage_is_exit_code_2(arguments: tuple[str, ...]) -> None:
     ended = CliRunner().invoke(operator_cli.app, list(arguments))
@@ -308,3 +386,159 @@ def test_version_and_help() -> None:
     said = CliRunner().invoke(operator_cli.app, ["--help"]).stdout
     for words in ("Try it:\n    headrace status\n", "HEADRACE_URL", "Exit codes", "--json"):
         assert words in said
+
+
+def test_one_cell_shows_all_that_is_known_of_it(admin: Admin) -> None:
+    said = headrace(admin.url, "cell", "site/c1").stdout
+    for words in (
+        "m (4096)",
+        "GPU-1",
+        "rack=7",
+        "new driver (operator), 12 s left",
+        "7 ok",
+        "9 ok",
+        "0.250 s",
+        "named by n1",
+    ):
+        assert words in said
+
+
+def test_cells_are_fetched_page_by_page(admin: Admin) -> None:
+    admin.answer(CELLS, VIEW | {"cells": [CELL], "next": "site/c1"})
+    admin.answer("/api/v1/cells?limit=1000&after=site%2Fc1", VIEW | {"cells": [FAILED]})
+    found = json.loads(headrace(admin.url, "cells", "--json").stdout)
+    assert ([cell["id"] for cell in found["cells"]], found["next"]) == (["site/c1", "c2"], None)
+
+
+def test_only_the_cells_that_are_wanted_are_asked_for(admin: Admin) -> None:
+    admin.answer("/api/v1/cells?limit=1000&site=berlin&state=READY", VIEW | {"cells": [CELL]})
+    assert headrace(admin.url, "cells", "--site", "berlin", "--state", "READY").exit_code == 0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "method", "path", "body", "said"),
+    [
+        (
+            ("override", "site/c1", "5"),
+            "PUT",
+            f"{ONE}/override",
+            {"weight": 5, "cause": "why"},
+            "site/c1: weight 5",
+        ),
+        (("override", "site/c1", "--clear"), "DELETE", f"{ONE}/override", None, "site/c1: override cleared"),
+        (("cordon", "a"), "PUT", "/api/v1/sites/a/cordon", {"cause": "why"}, "a: cordoned"),
+        (("cordon", "a", "--clear"), "DELETE", "/api/v1/sites/a/cordon", None, "a: cordon lifted"),
+        (
+            ("pin", "o/m", "a", "b"),
+            "PUT",
+            "/api/v1/pools/o/m/pin",
+            {"sites": ["a", "b"], "cause": "why"},
+            "o/m: pinned to a, b",
+        ),
+        (("pin", "o/m", "--clear"), "DELETE", "/api/v1/pools/o/m/pin", None, "o/m: pin lifted"),
+        (("shadow", "on"), "POST", "/api/v1/shadow", {"on": True, "cause": "why"}, "shadow on"),
+        (("freeze", "off"), "POST", "/api/v1/freeze", {"on": False, "cause": "why"}, "freeze off"),
+    ],
+)
+def test_a_wish_is_passed_on_and_said_back(
+    admin: Admin, arguments: tuple[str, ...], method: str, path: str, body: Any, said: str
+) -> None:
+    admin.answer(path, {"subject": "x", "accepted": True, "kept": True}, method=method)
+    ended = headrace(admin.url, *arguments, "--cause", "why")
+    assert (ended.exit_code, ended.stdout, ended.stderr) == (0, f"{said}\n", "")
+    assert admin.asked == [(method, path, body)]
+
+
+def test_a_wish_that_is_not_on_disk_is_said_to_be_so(admin: Admin) -> None:
+    admin.answer("/api/v1/shadow", {"subject": "", "accepted": True, "kept": False}, method="POST")
+    ended = headrace(admin.url, "shadow", "on")
+    assert (ended.exit_code, ended.stdout) == (0, "shadow on\n")
+    assert "a restart of the controller would forget it" in ended.stderr
+
+
+@pytest.mark.parametrize(("status", "code"), [(401, 4), (403, 4), (404, 1), (409, 1), (500, 1)])
+def test_the_exit_code_tells_who_said_no(admin: Admin, status: int, code: int) -> None:
+    admin.answer(STATUS_PATH, {"error": "no, and why"}, status=status)
+    assert_refused(headrace(admin.url, "status"), "no, and why", code=code)
+
+
+def test_the_token_is_sent_and_may_come_from_the_environment(
+    admin: Admin, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    headrace(admin.url, "status", "--token", "s3cret")
+    monkeypatch.setenv("HEADRACE_TOKEN", "fr0m-env")
+    headrace(admin.url, "status")
+    monkeypatch.delenv("HEADRACE_TOKEN")
+    headrace(admin.url, "status")
+    assert admin.tokens == ["Bearer s3cret", "Bearer fr0m-env", None]
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"ready": False, "warm_start": "waiting for agents"}, "waiting for agents"),
+        ({"self_preservation": True}, "self-preservation"),
+        ({"gateways": [GATEWAY | {"connected": False}]}, "gw-1 is not connected"),
+        ({"gateways": [GATEWAY | {"in_force": False, "last_nack": "bad"}]}, "gw-1 refuses"),
+        ({"sites": [SITE | {"ready": 0}]}, "berlin has no READY cell"),
+    ],
+)
+def test_a_check_exits_with_what_needs_a_look(admin: Admin, change: dict[str, Any], said: str) -> None:
+    assert headrace(admin.url, "status", "--check").exit_code == 0
+    admin.answer(STATUS_PATH, STATUS | change)
+    assert headrace(admin.url, "status").exit_code == 0
+    ended = headrace(admin.url, "status", "--check")
+    assert (ended.exit_code, said in ended.stderr) == (1, True)
+
+
+def test_top_looks_so_often_and_puts_what_is_not_ready_first(admin: Admin) -> None:
+    ended = headrace(admin.url, "top", "--rounds", "2", "--interval", "0.2")
+    assert ended.exit_code == 0, ended.stderr
+    assert ended.stdout.rindex("c2") < ended.stdout.rindex("site/c1")
+    assert "region eu-1: weights are published; 2 cells" in ended.stdout
+
+
+STREAM = "/api/v1/events/stream?after=9"
+
+
+def frame(event: dict[str, Any]) -> bytes:
+    return f"id: {event['id']}\nevent: {event['kind']}\ndata: {json.dumps(event)}\n\n".encode()
+
+
+@pytest.mark.parametrize("command", [("tail", "--limit", "50"), ("events", "--follow", "--limit", "50")])
+def test_following_goes_on_where_it_was_when_the_stream_ends(
+    admin: Admin, monkeypatch: pytest.MonkeyPatch, command: tuple[str, ...]
+) -> None:
+    monkeypatch.setattr(live, "RETRY_S", 0.0)
+    monkeypatch.setattr(live, "MAX_RETRIES", 2)
+    later, last = EVENT | {"id": 10, "cell": "c7"}, EVENT | {"id": 11, "cell": "c8"}
+    admin.answer(STREAM, b": nothing new\n\n" + frame(later))
+    admin.answer("/api/v1/events/stream?after=10", b"event: gap\ndata: {}\n\n" + frame(last))
+    admin.answer("/api/v1/events/stream?after=11", b"")
+    ended = headrace(admin.url, *command, "--json")
+    assert [json.loads(line)["cell"] for line in ended.stdout.splitlines()] == ["c2", "c7", "c8"]
+    assert "not kept any more" in ended.stderr
+    assert (ended.exit_code, "does not come back" in ended.stderr) == (3, True)
+
+
+def test_tail_of_one_cell_leaves_the_others_out(admin: Admin, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(live, "RETRY_S", 0.0)
+    monkeypatch.setattr(live, "MAX_RETRIES", 0)
+    admin.answer("/api/v1/events?limit=10", {"events": [EVENT, EVENT | {"cell": "c1"}], "last_id": 9})
+    admin.answer(STREAM, frame(EVENT | {"id": 10, "cell": "c1"}) + frame(EVENT | {"id": 11}))
+    assert headrace(admin.url, "tail", "c1").stdout.count("READY -> FAILED") == 2
+
+
+def test_config_check_is_that_of_the_controller(tmp_path: Path) -> None:
+    good = tmp_path / "good.yaml"
+    good.write_text("gateways: [{id: gw-1, host: 127.0.0.1}]\n")
+    ended = CliRunner().invoke(operator_cli.app, ["config", "check", str(good)])
+    assert (ended.exit_code, "gateways: gw-1" in ended.stdout) == (0, True)
+    bad = tmp_path / "bad.yaml"
+    bad.write_text(
+        "gateways: []\nregion: [1]\nnonsense: 1\nadmin: {tokens: [{name: a, role: king, file: /x}]}\n"
+    )
+    ended = CliRunner().invoke(operator_cli.app, ["config", "check", str(bad)])
+    assert ended.exit_code == 2
+    for words in ("line 1: gateways", "line 2: region", "line 3: nonsense", "line 4: admin.tokens[0].role"):
+        assert words in ended.stderr

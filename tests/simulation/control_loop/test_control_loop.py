@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from headrace_controller.control.confirmation import Question
 from headrace_controller.control.keeper import Keeper
 from headrace_controller.control.kept_fleet import KeptFleet, KeptFleetStore
 from headrace_controller.control.loop import ControlLoop
@@ -18,7 +19,6 @@ from headrace_controller.projection import Endpoints, Plan
 from headrace_controller.settings import ControllerSettings
 from headrace_pb.v1 import telemetry_pb2 as pb
 from headrace_shared import config
-from headrace_shared.net import HostPort
 from tests.support.clock import FakeClock
 
 SETTINGS = "gateways: [{id: gw, host: 127.0.0.1}]\n"
@@ -37,7 +37,7 @@ class Outside:
     def publish(self, plan: Plan) -> None:
         self.plans.append(plan)
 
-    def ask_engine(self, cell_id: str, address: HostPort, timeout_s: float) -> None:
+    def ask_engine(self, cell_id: str, question: Question, timeout_s: float) -> None:
         assert timeout_s >= 0.1
         self.asked.append(cell_id)
         self.timeouts.append(timeout_s)

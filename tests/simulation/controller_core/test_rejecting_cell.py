@@ -139,3 +139,16 @@ def test_a_lone_cell_that_fails_keeps_its_traffic() -> None:
     region.fails["a"] = 0.9
     region.run(30.0)
     assert region.weights() == {"a": 100}
+
+
+def test_a_cell_that_refuses_a_third_whatever_their_length_ends_with_a_trickle() -> None:
+    """It does not fit its pool for another reason than length: its dtype, version or driver."""
+    region = Region("a", "b", "c", "d")
+    region.run(30.0)
+    region.fails["d"] = 0.3
+    region.run(60.0)
+    weights = region.weights()
+    assert weights["d"] <= 5
+    assert [weights[cell] for cell in "abc"] == [100, 100, 100]
+    # An even spread would fail 7.5 % of all requests.
+    assert 0.3 * region.shares(60.0)["d"] < 0.01

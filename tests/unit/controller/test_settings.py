@@ -47,6 +47,11 @@ def test_the_least_file_gives_the_design_defaults() -> None:
         (GOOD + "    listen: localhost:10000\n", "'localhost' is no IP address"),
         (GOOD + "envoy:\n  paths: [v1]\n", "line 5: envoy.paths[0]"),
         (GOOD + "projection:\n  max_weight: 0\n", "line 5: projection.max_weight"),
+        (GOOD + "capability:\n  bytes_per_token: 9\n", "bytes_per_token is 9; it must lie between"),
+        (GOOD + "capability:\n  max_classes: 1\n", "line 5: capability.max_classes"),
+        (GOOD + "pools:\n  m: {tls: {cert: c.pem}}\n", "give both cert and key, or neither"),
+        (GOOD + "pools:\n  m: {tls: {server_name: 'a b'}}\n", "line 5: pools.m.tls.server_name"),
+        (GOOD + "aliases:\n  gpt-4: ''\n", "line 5: aliases.gpt-4"),
     ],
 )
 def test_mistakes_are_named_with_their_place(text: str, said: str) -> None:

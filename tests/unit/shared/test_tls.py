@@ -7,17 +7,26 @@ from pathlib import Path
 import pytest
 import trustme
 
-from headrace_shared.tls import TlsError, TlsSettings, channel_credentials, server_credentials
+from headrace_shared.tls import (
+    ServerIdentity,
+    TlsError,
+    TlsSettings,
+    channel_credentials,
+    server_credentials,
+)
 
 
 @pytest.fixture
 def files(tmp_path: Path) -> TlsSettings:
-    authority = trustme.CA()
+    return issue(trustme.CA(), tmp_path)
+
+
+def issue(authority: trustme.CA, folder: Path) -> TlsSettings:
     pair = authority.issue_cert("node-1")
-    authority.cert_pem.write_to_path(tmp_path / "ca.pem")
-    pair.private_key_pem.write_to_path(tmp_path / "key.pem")
-    pair.cert_chain_pems[0].write_to_path(tmp_path / "cert.pem")
-    return TlsSettings(ca=tmp_path / "ca.pem", cert=tmp_path / "cert.pem", key=tmp_path / "key.pem")
+    authority.cert_pem.write_to_path(folder / "ca.pem")
+    pair.private_key_pem.write_to_path(folder / "key.pem")
+    pair.cert_chain_pems[0].write_to_path(folder / "cert.pem")
+    return TlsSettings(ca=folder / "ca.pem", cert=folder / "cert.pem", key=folder / "key.pem")
 
 
 def test_good_files_give_credentials(files: TlsSettings) -> None:
@@ -43,3 +52,27 @@ def test_files_that_are_absent_or_no_pem_are_named(files: TlsSettings, tmp_path:
     (tmp_path / "text.pem").write_text("hello")
     with pytest.raises(TlsError, match=r"tls\.ca: .*holds no PEM block"):
         channel_credentials(TlsSettings(ca=tmp_path / "text.pem"), "tls")
+
+
+def test_a_pair_that_does_not_belong_together_is_named(files: TlsSettings, tmp_path: Path) -> None:
+    trustme.CA().issue_cert("node-2").private_key_pem.write_to_path(tmp_path / "key.pem")
+    with pytest.raises(TlsError, match=r"tls: cert .* and key .*key\.pem do not work together"):
+        ServerIdentity(files, "tls")
+
+
+def test_renewed_files_are_handed_out_once_and_unusable_ones_never(
+    files: TlsSettings, tmp_path: Path
+) -> None:
+    identity = ServerIdentity(files, "tls")
+    identity.read()
+    assert identity._fetch() is None, "nothing changed"
+    issue(trustme.CA(), tmp_path)
+    identity.read()
+    assert identity._fetch() is not None
+    assert identity._fetch() is None
+    (tmp_path / "cert.pem").write_text("half writ")
+    identity.read()
+    assert identity._fetch() is None, "those before serve on"
+    issue(trustme.CA(), tmp_path)
+    identity.read()
+    assert identity._fetch() is not None

@@ -8,6 +8,7 @@ import threading
 from collections.abc import Iterable, Sequence
 
 from headrace_controller.control.kept_fleet import (
+    KeptBoundary,
     KeptCell,
     KeptDrain,
     KeptErrors,
@@ -86,7 +87,14 @@ class Keeper:
             return None
         fleet = self._loop.fleet
         return KeptFleet(
-            region=self._region, cells=tuple(self._cell(cell_id) for cell_id in fleet.cell_ids())
+            region=self._region,
+            cells=tuple(self._cell(cell_id) for cell_id in fleet.cell_ids()),
+            boundaries=tuple(
+                KeptBoundary(
+                    model=each.model, max_model_len=each.max_model_len, bytes_per_token=each.bytes_per_token
+                )
+                for each in self._loop.classes.records()
+            ),
         )
 
     def _cell(self, cell_id: str) -> KeptCell:
@@ -101,6 +109,8 @@ class Keeper:
             host=facts.host,
             port=facts.port,
             engine_kind=facts.engine_kind,
+            health_path=facts.health_path,
+            tls=facts.tls,
             models=tuple(
                 KeptModel(id=model.id, max_model_len=model.max_model_len, base_model=model.base_model)
                 for model in facts.models
@@ -108,6 +118,7 @@ class Keeper:
             ready=life.state is CellState.READY,
             weights=loop.weights_by_model(cell_id),
             scores=_finite(loop.fleet.gateways, known.base),
+            unloaded_ttft_s=known.unloaded_ttft_s if known.unloaded_ttft_s > 0 else None,
             errors=KeptErrors(
                 failed=known.errors.failed,
                 total=known.errors.total,

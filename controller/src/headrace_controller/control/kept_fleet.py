@@ -15,6 +15,7 @@ from typing import Literal, Self
 
 from pydantic import Field, ValidationError, model_validator
 
+from headrace_controller.capability import BoundaryRecord
 from headrace_shared import log
 from headrace_shared.config import Settings
 
@@ -54,7 +55,8 @@ class KeptCell(Settings):
     """What is needed to route to a cell before its agent is heard again.
 
     `weights[model][gateway]` are the weights last published; empty where the cell had none.
-    `scores[gateway]` are its smoothed weighted means, `rtt_ms[gateway]` the last round trips known.
+    `unloaded_ttft_s` is the least P95 TTFT that it has shown.
+    `scores[gateway]` are its settled weighted means, `rtt_ms[gateway]` the last round trips known.
     """
 
     id: str
@@ -63,13 +65,24 @@ class KeptCell(Settings):
     host: str
     port: int = Field(ge=1, le=65535)
     engine_kind: str = ""
+    health_path: str = ""
+    tls: bool = False
     models: tuple[KeptModel, ...] = ()
     ready: bool = False
     weights: dict[str, dict[str, int]] = Field(default_factory=dict)
     scores: dict[str, float] = Field(default_factory=dict)
+    unloaded_ttft_s: float | None = Field(None, gt=0)
     errors: KeptErrors | None = None
     rtt_ms: dict[str, float] = Field(default_factory=dict)
     drain: KeptDrain | None = None
+
+
+class KeptBoundary(Settings):
+    """A learned boundary of a capability class, as capability.BoundaryRecord."""
+
+    model: str
+    max_model_len: int = Field(ge=1)
+    bytes_per_token: float = Field(gt=0, le=1000, allow_inf_nan=False)
 
 
 class KeptFleet(Settings):
@@ -78,6 +91,7 @@ class KeptFleet(Settings):
     version: Literal[1] = 1
     region: str
     cells: tuple[KeptCell, ...] = ()
+    boundaries: tuple[KeptBoundary, ...] = ()
 
     @model_validator(mode="after")
     def _each_once(self) -> Self:
@@ -94,10 +108,17 @@ class KeptFleet(Settings):
         return tuple(
             (
                 *(cell.id, cell.node, cell.site, cell.host, cell.port, cell.engine_kind, cell.models),
-                *(cell.ready, cell.weights),
+                *(cell.health_path, cell.tls, cell.ready, cell.weights),
                 cell.drain and (cell.drain.requested_by, cell.drain.cause, cell.drain.finished),
             )
             for cell in self.cells
+        )
+
+    @property
+    def boundary_records(self) -> tuple[BoundaryRecord, ...]:
+        """The boundaries as the learner takes them."""
+        return tuple(
+            BoundaryRecord(each.model, each.max_model_len, each.bytes_per_token) for each in self.boundaries
         )
 
     @property

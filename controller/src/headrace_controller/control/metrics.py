@@ -1,26 +1,24 @@
-"""The controller's own Prometheus metrics; the names are fixed (docs/metrics.md)."""
+"""What the controller counts, for Prometheus; the names are fixed (docs/metrics.md).
+
+The gauges of the cells are in control.gauges: there are too many of them for this library's pace.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
-
-from prometheus_client import CollectorRegistry, Counter, Histogram
-from prometheus_client.core import GaugeMetricFamily
-from prometheus_client.registry import Collector
-
-from headrace_controller.control.view import FleetView
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
 _FAST = (0.00005, 0.0001, 0.0002, 0.0005, 0.001, 0.002, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1.0)
 
 
 class Metrics:
-    """Counters that the stages raise, and gauges read from the newest view at each scrape."""
+    """Counters that the stages raise."""
 
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
         self.messages = Counter(
             "headrace_heartbeats", "Messages from agents, by kind.", ["kind"], registry=self.registry
         )
+        self._by_kind: dict[str, Counter] = {}
         self.rejections = Counter(
             "headrace_rejections",
             "Messages or cells not taken, by reason.",
@@ -55,79 +53,70 @@ class Metrics:
         self.tick = Histogram(
             "headrace_tick_seconds", "One control tick.", buckets=_FAST, registry=self.registry
         )
+        self.alerts = Counter(
+            "headrace_early_warnings",
+            "Early warnings that began, by kind of evidence.",
+            ["kind"],
+            registry=self.registry,
+        )
+        self.boundaries = Gauge(
+            "headrace_class_bytes_per_token",
+            "Learned boundary of a capability class.",
+            ["model", "max_model_len"],
+            registry=self.registry,
+        )
+        self.gateway_records = Counter(
+            "headrace_gateway_records",
+            "Records of gateways' access logs: read, failed tries, or left out by sampling.",
+            ["gateway", "fate"],
+            registry=self.registry,
+        )
+        self.gateway_streams = Gauge(
+            "headrace_gateway_report_streams",
+            "Streams by which Envoys report now.",
+            ["gateway", "kind"],
+            registry=self.registry,
+        )
         self.errors = Counter(
             "headrace_tick_errors",
             "Publications that were withheld as inconsistent.",
             registry=self.registry,
         )
-
-    def watch(self, view: Callable[[], FleetView]) -> None:
-        """Serve the gauges of the cells from `view()`."""
-        self.registry.register(_CellGauges(view))
-
-
-class _CellGauges(Collector):
-    def __init__(self, view: Callable[[], FleetView]) -> None:
-        self._view = view
-
-    def collect(self) -> Iterable[GaugeMetricFamily]:
-        view = self._view()
-        yield from _per_cell(view)
-        yield from _per_gateway(view)
-        yield GaugeMetricFamily(
-            "headrace_self_preservation",
-            "1 while expiries are withheld.",
-            value=float(view.self_preservation),
+        self.admin_refused = Counter(
+            "headrace_admin_refused",
+            "Requests of operators that were not let in, by reason.",
+            ["reason"],
+            registry=self.registry,
         )
+        self.intents_lost = Counter(
+            "headrace_intents_not_kept",
+            "Intents and audit entries that the disk did not take.",
+            registry=self.registry,
+        )
+        self.recorded = Counter(
+            "headrace_recording_bytes", "Bytes recorded, compressed.", registry=self.registry
+        )
+        self.recording_lost = Counter(
+            "headrace_recording_lost",
+            "Entries that were not recorded, by reason.",
+            ["reason"],
+            registry=self.registry,
+        )
+        self.reloads = Counter(
+            "headrace_reloads", "Reloads of the settings, by result.", ["result"], registry=self.registry
+        )
+        # A counter that begins to exist with its first event hides it from rate().
+        for result in ("applied", "unchanged", "refused", "failed"):
+            self.reloads.labels(result)
+        for reason in ("queue", "disk"):
+            self.recording_lost.labels(reason)
+        for reason in ("no_token", "wrong_token", "role", "not_local", "host", "origin"):
+            self.admin_refused.labels(reason)
 
-
-def _per_cell(view: FleetView) -> Iterator[GaugeMetricFamily]:
-    cell = ["cell", "site"]
-    pressure = GaugeMetricFamily(
-        "headrace_cell_pressure", "Pressure, 0 to 1, 1 = most.", labels=[*cell, "gateway"]
-    )
-    weight = GaugeMetricFamily(
-        "headrace_cell_weight", "Published weight; 0 = not published.", labels=[*cell, "gateway"]
-    )
-    state = GaugeMetricFamily(
-        "headrace_cell_state", "1 LOADING, 2 READY, 3 DRAINING, 4 FAILED, 5 TERMINATED.", labels=cell
-    )
-    signal = GaugeMetricFamily(
-        "headrace_cell_signal", "Raw signals, units as in the catalogue.", labels=[*cell, "signal"]
-    )
-    fallback = GaugeMetricFamily(
-        "headrace_cell_fallback", "1 while the fallback is in force.", labels=[*cell, "kind"]
-    )
-    age = GaugeMetricFamily(
-        "headrace_heartbeat_age_seconds", "Since the cell's agent was heard.", labels=cell
-    )
-    member = GaugeMetricFamily(
-        "headrace_cell_member_up", "1 while another node under the cell reports.", labels=[*cell, "node"]
-    )
-    for each in view.cells:
-        names = [each.id, each.site]
-        state.add_metric(names, float(each.state_number))
-        if each.heartbeat_age_s is not None:
-            age.add_metric(names, each.heartbeat_age_s)
-        for gateway, value in each.weights.items():
-            weight.add_metric([*names, gateway], float(value))
-        for gateway, score in each.pressures.items():
-            pressure.add_metric([*names, gateway], score)
-        for name, raw in each.signals.items():
-            if raw is not None:
-                signal.add_metric([*names, name], raw)
-        for kind in ("nvml", "partial", "dcgm_fallback"):
-            fallback.add_metric([*names, kind], float(each.fallback == kind))
-        fallback.add_metric([*names, "member_lost"], float(each.member_lost))
-        for other in each.members:
-            member.add_metric([*names, other.node], float(not other.lost))
-    yield from (pressure, weight, state, signal, fallback, age, member)
-
-
-def _per_gateway(view: FleetView) -> Iterator[GaugeMetricFamily]:
-    connected = GaugeMetricFamily(
-        "headrace_gateway_connected", "Envoys connected as this gateway.", labels=["gateway"]
-    )
-    for gateway in view.gateways:
-        connected.add_metric([gateway.id], float(gateway.streams))
-    yield connected
+    def count_message(self, kind: str) -> None:
+        """One message of an agent. Thousands come each second, and finding a label's counter costs
+        more than raising it."""
+        counter = self._by_kind.get(kind)
+        if counter is None:
+            counter = self._by_kind[kind] = self.messages.labels(kind)
+        counter.inc()

@@ -47,7 +47,11 @@ def restore(
 
 def _facts(cell: KeptCell) -> pb.CellFacts:
     facts = pb.CellFacts(
-        cell_id=cell.id, address=pb.Address(host=cell.host, port=cell.port), engine_kind=cell.engine_kind
+        cell_id=cell.id,
+        address=pb.Address(host=cell.host, port=cell.port),
+        engine_kind=cell.engine_kind,
+        health_path=cell.health_path,
+        tls=cell.tls,
     )
     for model in cell.models:
         entry = facts.models.add(id=model.id, base_model=model.base_model)
@@ -86,4 +90,6 @@ def _record(cell: KeptCell, gateways: tuple[str, ...]) -> ScoreRecord:
     if kept is not None:
         plain = math.nan if kept.plain is None else kept.plain
         errors = ErrorRecord(kept.failed, kept.total, kept.seen, plain, kept.counted)
-    return ScoreRecord(tuple(cell.scores.get(gateway, math.nan) for gateway in gateways), errors)
+    unloaded_s = math.nan if cell.unloaded_ttft_s is None else cell.unloaded_ttft_s
+    scores = tuple(cell.scores.get(gateway, math.nan) for gateway in gateways)
+    return ScoreRecord(scores, errors, unloaded_s)

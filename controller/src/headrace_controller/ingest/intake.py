@@ -9,12 +9,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Protocol
 
+from headrace_controller.ingest.figures import check_telemetry
 from headrace_controller.ingest.sessions import Session, Sessions
+from headrace_controller.ingest.sites import Sites
 from headrace_controller.ingest.validation import (
     MEMBER_EVENTS,
     Rejection,
     check_event,
-    check_telemetry,
     clip,
 )
 from headrace_pb.v1 import telemetry_pb2 as pb
@@ -56,8 +57,8 @@ def _nothing(_: str) -> None:
 class Intake:
     """Takes the messages of all sessions; answers are for the agent that sent the message.
 
-    `welcome` makes the answer to a Hello, without refusals. `on_message` hears the kind of every
-    message, `on_rejection` the reason of every rejection.
+    `sites` says what nodes may claim. `welcome` makes the answer to a Hello, without refusals.
+    `on_message` hears the kind of every message, `on_rejection` the reason of every rejection.
     """
 
     def __init__(
@@ -66,8 +67,9 @@ class Intake:
         welcome: Callable[[], pb.Welcome],
         on_message: Callable[[str], None] = _nothing,
         on_rejection: Callable[[str], None] = _nothing,
+        sites: Sites | None = None,
     ) -> None:
-        self.sessions = Sessions()
+        self.sessions = Sessions(sites)
         self._sink = sink
         self._welcome = welcome
         self._on_message = on_message
@@ -105,18 +107,21 @@ class Intake:
     def _answer(self, session: Session) -> pb.ControllerMessage:
         welcome = self._welcome()
         welcome.session = session.id
-        away = {cell_id: why.detail for cell_id, why in session.turned_away.items()}
-        for cell_id, reason in sorted((session.refused | away).items()):
-            welcome.refused.add(cell_id=cell_id[:128], reason=reason)
+        for cell_id, why in sorted((session.refused | session.turned_away).items()):
+            welcome.refused.add(cell_id=cell_id[:128], reason=why.detail)
         return pb.ControllerMessage(welcome=welcome)
 
     def _note_refused(self, session: Session) -> None:
-        for cell_id, reason in sorted(session.refused.items()):
-            self._on_rejection("cell_refused")
-            self._log.warning("cell refused", node=session.node, cell=cell_id[:128], reason=reason)
-        for cell_id, why in sorted(session.turned_away.items()):
+        """Count every refusal, and log what is new: an agent asks again every few seconds."""
+        refusals = session.refused | session.turned_away
+        for cell_id, why in sorted(refusals.items()):
             self._on_rejection(why.reason)
-            self._log.warning("member refused", node=session.node, cell=cell_id[:128], reason=why.detail)
+            if session.said.get(cell_id) != why:
+                kind = "cell refused" if cell_id in session.refused else "member refused"
+                self._log.warning(
+                    kind, node=session.node, cell=cell_id[:128], reason=why.reason, detail=why.detail
+                )
+        session.said = refusals
 
     def close(self, session: Session, now: float) -> None:
         """A session's stream has ended."""
@@ -162,7 +167,8 @@ class Intake:
         rejection = check_telemetry(telemetry)
         if rejection is not None:
             return rejection
-        foreign = [cell.cell_id for cell in telemetry.cells if cell.cell_id not in session.cells]
+        cells = session.cells
+        foreign = [cell_id for cell in telemetry.cells if (cell_id := cell.cell_id) not in cells]
         if foreign:
             own = [cell for cell in telemetry.cells if cell.cell_id in session.cells]
             del telemetry.cells[:]
@@ -170,6 +176,8 @@ class Intake:
         if telemetry.members:
             foreign += _leave_members(session, telemetry)
         self._sink.telemetry(session.node, telemetry, now)
+        if not foreign:
+            return None
         told = session.refused.keys() | session.turned_away.keys()
         return _foreign(session, [cell_id for cell_id in foreign if cell_id not in told])
 

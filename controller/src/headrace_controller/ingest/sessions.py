@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from headrace_controller.ingest.rosters import Rosters
+from headrace_controller.ingest.sites import Sites
 from headrace_controller.ingest.validation import Rejection, check_cell, check_hello, check_member
 from headrace_pb.v1 import telemetry_pb2 as pb
 
@@ -20,7 +21,7 @@ class Session:
     `local`: it comes from this machine; `replaced`: a newer stream of the node has taken over.
 
     `members` are the cells of other nodes that have GPUs of this one; of these, `turned_away` says
-    which may not be reported for now, and why.
+    which may not be reported for now, and why. `said`: the refusals that were logged.
     """
 
     id: str
@@ -33,7 +34,8 @@ class Session:
     local: bool = True
     replaced: bool = False
     last_rejection: str = ""
-    refused: dict[str, str] = field(default_factory=dict)
+    refused: dict[str, Rejection] = field(default_factory=dict)
+    said: dict[str, Rejection] = field(default_factory=dict)
     members: frozenset[str] = frozenset()
     turned_away: dict[str, Rejection] = field(default_factory=dict)
 
@@ -44,9 +46,11 @@ class Session:
 
 
 class Sessions:
-    """All live sessions, and the events each node's incarnation has already delivered."""
+    """All live sessions, and the events each node's incarnation has already delivered. `sites` says
+    what nodes may claim."""
 
-    def __init__(self) -> None:
+    def __init__(self, sites: Sites | None = None) -> None:
+        self.sites = sites or Sites()
         self._live: dict[str, Session] = {}
         self._holder: dict[str, str] = {}
         self._delivered: dict[str, tuple[int, int]] = {}
@@ -66,7 +70,7 @@ class Sessions:
 
     def open(self, hello: pb.Hello, local: bool = True) -> Session | Rejection:
         """Begin a session. The same node with the same or a later start replaces its older session."""
-        rejection = check_hello(hello)
+        rejection = check_hello(hello) or self.sites.check_node(hello.node, hello.site)
         if rejection is not None:
             return rejection
         old = self._live.get(hello.node)
@@ -152,12 +156,14 @@ class Sessions:
         accepted: set[str] = set()
         for cell in hello.cells:
             holder = self._holder.get(cell.cell_id)
-            rejection = check_cell(cell, session.local)
+            rejection = check_cell(cell, session.local) or self.sites.check_address(
+                session.site, cell.address.host
+            )
             if rejection is not None:
-                session.refused[cell.cell_id] = rejection.detail
+                session.refused[cell.cell_id] = rejection
             elif holder is not None and holder != session.node:
-                session.refused[cell.cell_id] = (
-                    f"held by node {holder}, which is connected; give each cell one agent"
+                session.refused[cell.cell_id] = Rejection(
+                    "cell_held", f"held by node {holder}, which is connected; give each cell one agent"
                 )
             else:
                 accepted.add(cell.cell_id)

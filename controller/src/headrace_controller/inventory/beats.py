@@ -7,15 +7,15 @@ it was.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Final
+from operator import attrgetter
+from typing import Any, Final
 
 from headrace_controller.inventory.columns import HEALTH_AT, TOTAL_KINDS, Columns, Ints
 from headrace_pb.v1 import telemetry_pb2 as pb
 from headrace_shared.signals import CELL_SIGNALS
 
-_SIGNAL_AT: Final = {name: number for number, name in enumerate(CELL_SIGNALS)}
-_TOTAL_AT: Final = {name: number for number, name in enumerate(TOTAL_KINDS)}
 ENGINE_SOURCE: Final = "engine"
 _HARDWARE_NAMES: Final = {pb.HARDWARE_SOURCE_DCGM: "dcgm", pb.HARDWARE_SOURCE_NVML: "nvml"}
 # A later agent may use numbers that this build does not know: they say nothing here.
@@ -27,12 +27,42 @@ _OUTAGE_S: Final = 2.0
 Beat = pb.CellBeat | pb.MemberBeat
 
 
+class _Fields:
+    """Optional figures of a message, read in one go: `ListFields` costs as much as all the rest."""
+
+    def __init__(self, names: Sequence[str]) -> None:
+        self._names = tuple(names)
+        self._get: Callable[[Any], tuple[float, ...]] = attrgetter(*self._names)
+
+    def read(self, message: pb.Signals | pb.RequestTotals | pb.HardwareHealth) -> Sequence[float]:
+        """The figures in the order of the names; NaN where one is absent or not finite."""
+        values = self._get(message)
+        if not math.isfinite(sum(values)):
+            values = tuple(value if math.isfinite(value) else math.nan for value in values)
+        zeros = values.count(0)
+        return self._without_absent(message, values, zeros) if zeros else values
+
+    def _without_absent(self, message: Any, values: Sequence[float], zeros: int) -> Sequence[float]:
+        """Only a figure that reads as 0 may be an absent one."""
+        found, at = list(values), -1
+        for _ in range(zeros):
+            at = values.index(0, at + 1)
+            if not message.HasField(self._names[at]):
+                found[at] = math.nan
+        return found
+
+
+_SIGNALS: Final = _Fields(CELL_SIGNALS)
+_TOTALS: Final = _Fields(TOTAL_KINDS)
+_HEALTH: Final = _Fields(tuple(HEALTH_AT))
+
+
 @dataclass(frozen=True, slots=True)
 class HardwareWord:
     """What a node's beat says of its GPUs under a cell; `signals` as in CELL_SIGNALS, NaN = absent.
     `read_at` is NaN where no age was given."""
 
-    signals: list[float]
+    signals: Sequence[float]
     source: int
     read_at: float
     stale: bool
@@ -40,10 +70,8 @@ class HardwareWord:
 
 def read_hardware(beat: Beat, now: float) -> HardwareWord:
     """The figures of GPUs in a beat, without their health."""
-    known = beat.hardware_source in _HARDWARE_SOURCES
-    source = beat.hardware_source if known else pb.HARDWARE_SOURCE_UNSPECIFIED
-    read_at, stale = _source(beat, _HARDWARE_NAMES.get(source), now)
-    return HardwareWord(_values(beat.signals, _SIGNAL_AT), source, read_at, stale)
+    kind, read_at, stale, _, _ = _read(beat, now)
+    return HardwareWord(_SIGNALS.read(beat.signals), kind, read_at, stale)
 
 
 def read_xid(health: pb.HardwareHealth) -> int:
@@ -58,29 +86,30 @@ def outage_start(before: float, now: float) -> float:
 
 
 def write_cell(columns: Columns, row: int, beat: pb.CellBeat, now: float) -> None:
-    """Write one cell's beat; what it does not say becomes absent, except the engine's state and
-    the hardware's health, where silence takes nothing back."""
-    hardware = read_hardware(beat, now)
-    totals = _values(beat.requests, _TOTAL_AT) if beat.HasField("requests") else None
+    """Write one cell's beat; what it does not say becomes absent, except the engine's state, XIDs
+    and lost GPUs, where silence takes nothing back."""
+    hardware, read_at, stale, engine_read_at, engine_stale = _read(beat, now)
+    signals = _SIGNALS.read(beat.signals)
+    totals = _TOTALS.read(beat.requests) if beat.HasField("requests") else None
     engine = beat.engine_state if beat.engine_state in _ENGINE_STATES else pb.ENGINE_STATE_UNSPECIFIED
     before, columns.telemetry_at[row] = float(columns.telemetry_at[row]), now
-    columns.signals[row] = hardware.signals
+    columns.signals[row] = signals
     columns.in_flight[row] = beat.in_flight if beat.HasField("in_flight") else math.nan
-    columns.hardware_source[row] = hardware.source
-    columns.hardware_read_at[row], columns.hardware_stale[row] = hardware.read_at, hardware.stale
-    columns.engine_read_at[row], columns.engine_stale[row] = _source(beat, ENGINE_SOURCE, now)
+    columns.hardware_source[row] = hardware
+    columns.hardware_read_at[row], columns.hardware_stale[row] = read_at, stale
+    columns.engine_read_at[row], columns.engine_stale[row] = engine_read_at, engine_stale
     if engine != pb.ENGINE_STATE_UNSPECIFIED:
         columns.engine_state[row] = engine
         columns.engine_at[row] = now
         columns.serving_ms[row] = beat.serving_ms
     if totals is not None:
         _write_totals(columns, row, totals)
-    columns.health[row] = _values(beat.hardware, HEALTH_AT)
+    columns.health[row] = _HEALTH.read(beat.hardware)
     if beat.HasField("hardware"):
         _write_health(columns, row, beat.hardware, outage_start(before, now))
 
 
-def write_path(columns: Columns, rows: Ints, gateway: int, path: pb.PathBeat, now: float) -> None:
+def write_path(columns: Columns, rows: Ints | slice, gateway: int, path: pb.PathBeat, now: float) -> None:
     """Write the path from a node to one gateway for all rows of the node."""
     rtt = _finite(path.rtt_ms) if path.HasField("rtt_ms") else math.nan
     columns.rtt_ms[rows, gateway] = rtt
@@ -92,29 +121,34 @@ def write_path(columns: Columns, rows: Ints, gateway: int, path: pb.PathBeat, no
     columns.path_at[rows, gateway] = now - age_ms / 1000
 
 
-def _values(message: pb.Signals | pb.RequestTotals | pb.HardwareHealth, places: dict[str, int]) -> list[float]:
-    values = [math.nan] * len(places)
-    for descriptor, value in message.ListFields():
-        place = places.get(descriptor.name)
-        if place is not None:
-            values[place] = _finite(value)
-    return values
-
-
 def _finite(value: float) -> float:
     return value if math.isfinite(value) else math.nan
 
 
-def _source(beat: Beat, name: str | None, now: float) -> tuple[float, bool]:
-    """When a source was read, NaN where its age was not given, and whether it stands still."""
+def _read(beat: Beat, now: float) -> tuple[int, float, bool, float, bool]:
+    """The source of the hardware's figures, when it was read (NaN where no age was given) and whether
+    it stands still; and both of the engine's. Of two sources of one name the first counts."""
+    known = beat.hardware_source in _HARDWARE_SOURCES
+    kind = beat.hardware_source if known else pb.HARDWARE_SOURCE_UNSPECIFIED
+    wanted, engine, hardware = _HARDWARE_NAMES.get(kind), None, None
     for source in beat.sources:
-        if source.name == name:
-            read_at = now - source.age_ms / 1000 if source.HasField("age_ms") else math.nan
-            return read_at, source.status == pb.SOURCE_STATUS_STALE
-    return math.nan, False
+        name = source.name
+        if name == ENGINE_SOURCE:
+            engine = engine or _age(source, now)
+        elif name == wanted:
+            hardware = hardware or _age(source, now)
+    return kind, *(hardware or _NEVER_READ), *(engine or _NEVER_READ)
 
 
-def _write_totals(columns: Columns, row: int, values: list[float]) -> None:
+_NEVER_READ: Final = (math.nan, False)
+
+
+def _age(source: pb.SourceBeat, now: float) -> tuple[float, bool]:
+    read_at = now - source.age_ms / 1000 if source.HasField("age_ms") else math.nan
+    return read_at, source.status == pb.SOURCE_STATUS_STALE
+
+
+def _write_totals(columns: Columns, row: int, values: Sequence[float]) -> None:
     """Credit what was counted since the totals before.
 
     The first totals of an incarnation are only the base, because they may tell of requests from
@@ -122,15 +156,14 @@ def _write_totals(columns: Columns, row: int, values: list[float]) -> None:
     A figure that falls, which no honest agent sends, becomes the new base.
     """
     before: list[float] = columns.totals[row].tolist()
-    if values == before:
-        return
-    if not all(map(math.isnan, before)):
-        for kind, value in enumerate(values):
-            if math.isnan(value):
-                values[kind] = before[kind]
-            elif value > (base := 0.0 if math.isnan(before[kind]) else before[kind]):
-                columns.evidence[row, kind] += value - base
-    columns.totals[row] = values
+    first = all(map(math.isnan, before))
+    for kind, (base, value) in enumerate(zip(before, values, strict=True)):
+        if value == base or value != value:  # absent: what was told before stands
+            continue
+        columns.totals[row, kind] = value
+        gained = value - (0.0 if base != base else base)
+        if gained > 0 and not first:
+            columns.evidence[row, kind] += gained
 
 
 def _write_health(columns: Columns, row: int, health: pb.HardwareHealth, since: float) -> None:

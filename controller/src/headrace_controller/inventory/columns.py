@@ -55,6 +55,7 @@ _COLUMNS: Final[dict[str, _Column]] = {
     "needs_restart": _Column(np.bool_, False),
     "asleep": _Column(np.bool_, False),
     "drained": _Column(np.bool_, False),
+    "doubted": _Column(np.bool_, False),
     "last_heard": _Column(np.float64, NEVER),
     "telemetry_at": _Column(np.float64, NEVER),
     "engine_state": _Column(np.int8, 0),
@@ -69,6 +70,11 @@ _COLUMNS: Final[dict[str, _Column]] = {
     "hardware_source": _Column(np.int8, 0),
     "totals": _Column(np.float64, np.nan, len(TOTAL_KINDS)),
     "evidence": _Column(np.float64, 0.0, len(TOTAL_KINDS)),
+    "gateway_evidence": _Column(np.float64, 0.0, len(TOTAL_KINDS)),
+    "gateway_told_at": _Column(np.float64, NEVER),
+    "gateway_alive_at": _Column(np.float64, NEVER),
+    "gateway_refused": _Column(np.int64, 0),
+    "gateway_refused_at": _Column(np.float64, NEVER),
     "health": _Column(np.float64, np.nan, len(HEALTH_KINDS)),
     "last_xid": _Column(np.int64, -1),
     "new_xid": _Column(np.int64, 0),
@@ -88,7 +94,7 @@ class Columns:
     """The arrays of a fleet; use rows 0 … `size` − 1.
 
     Times are seconds on the controller's monotonic clock; −inf = never. Which stage writes what:
-    the lifecycle writes `state` to `drained` (see `lifecycle.book`), messages write the rest.
+    the lifecycle writes `state` to `doubted` (see `lifecycle.book`), messages write the rest.
     """
 
     generation: Ints
@@ -109,6 +115,8 @@ class Columns:
     """Draining or drained because the engine sleeps."""
     drained: Flags
     """Draining or drained because somebody asked for it."""
+    doubted: Flags
+    """Said to hang, among too many at once."""
     last_heard: Floats
     telemetry_at: Floats
     engine_state: Small
@@ -128,6 +136,16 @@ class Columns:
     """(n, 4) request totals as last reported, in the order of TOTAL_KINDS; NaN = absent."""
     evidence: Floats
     """(n, 4) requests counted while this controller watched; never falls within a generation."""
+    gateway_evidence: Floats
+    """(n, 4) requests as gateways saw them, like `evidence`; parts of requests where a client's own part
+    in a refusal is left out."""
+    gateway_told_at: Floats
+    """When a gateway last told of a request to the cell."""
+    gateway_alive_at: Floats
+    """The latest moment at which an answer that a gateway had from the cell is known to have come."""
+    gateway_refused: Ints
+    """Connections in a row that gateways were refused, since an answer."""
+    gateway_refused_at: Floats
     health: Floats
     """(n, 6) what the head's sources say of its GPUs' health, in the order of HEALTH_KINDS; NaN =
     absent. Counters are since boot."""
@@ -158,6 +176,8 @@ class Columns:
         self._next_generation = 1
         self.rows_version = 1
         """Rises whenever a row is taken or freed."""
+        self.gateway_version = 0
+        """Rises whenever gateways have told something of any cell."""
         self.size = 0
         self.capacity = FIRST_CAPACITY
         for name in _COLUMNS:

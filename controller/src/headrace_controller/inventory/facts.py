@@ -30,7 +30,8 @@ class GpuFacts:
 @dataclass(frozen=True, slots=True)
 class CellFacts:
     """What a node says of one of its cells; `host` and `port` are where gateways reach it, `members`
-    the other nodes that its engine runs on."""
+    the other nodes that its engine runs on. `health_path` is where it says whether it is well, "" =
+    not known yet; with `tls` it is reached by https."""
 
     cell_id: str
     node: str
@@ -43,11 +44,23 @@ class CellFacts:
     gpus: tuple[GpuFacts, ...] = ()
     labels: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
     members: tuple[str, ...] = ()
+    health_path: str = ""
+    tls: bool = False
 
     @property
     def model_ids(self) -> tuple[str, ...]:
         """The pools that the cell belongs to, each once."""
         return tuple(dict.fromkeys(model.id for model in self.models))
+
+    def length_of(self, model: str) -> int | None:
+        """The most tokens of a request for `model`: a LoRA adapter's are its base model's. None where the
+        cell does not say, or does not serve it."""
+        known = {each.id: each for each in self.models}
+        entry = known.get(model)
+        if entry is None or entry.max_model_len is not None:
+            return entry.max_model_len if entry else None
+        base = known.get(entry.base_model)
+        return base.max_model_len if base else None
 
 
 def read_facts(node: str, site: str, cell: pb.CellFacts) -> CellFacts:
@@ -64,6 +77,8 @@ def read_facts(node: str, site: str, cell: pb.CellFacts) -> CellFacts:
         gpus=read_gpus(cell.gpus),
         labels=MappingProxyType(dict(cell.labels)),
         members=tuple(each for each in dict.fromkeys(cell.member_nodes) if each != node),
+        health_path=cell.health_path,
+        tls=cell.tls,
     )
 
 
@@ -73,8 +88,12 @@ def read_gpus(gpus: Iterable[pb.GpuFacts]) -> tuple[GpuFacts, ...]:
 
 
 def same_for_gateways(a: CellFacts, b: CellFacts) -> bool:
-    """True when nothing that gateways are told differs: address, models, site."""
-    return (a.host, a.port, a.models, a.site) == (b.host, b.port, b.models, b.site)
+    """True when nothing that gateways are told differs: address, models, site, health path, TLS."""
+    return _for_gateways(a) == _for_gateways(b)
+
+
+def _for_gateways(facts: CellFacts) -> tuple[object, ...]:
+    return (facts.host, facts.port, facts.models, facts.site, facts.health_path, facts.tls)
 
 
 def _model(model: pb.ModelFacts) -> ModelFacts:

@@ -20,7 +20,7 @@ from headrace_controller.inventory.changes import (
 from headrace_controller.inventory.columns import NEVER, Columns, Ints
 from headrace_controller.inventory.facts import CellFacts, read_facts, read_gpus, same_for_gateways
 from headrace_controller.inventory.members import Crews
-from headrace_controller.inventory.nodes import NodeRecord, Nodes
+from headrace_controller.inventory.nodes import NodeRecord, Nodes, span
 from headrace_controller.inventory.pools import ModelNames, Pools, build_pools
 from headrace_pb.v1 import telemetry_pb2 as pb
 
@@ -55,7 +55,7 @@ class Fleet(Columns):
         self.nodes = Nodes()
         self.crews = Crews(self, self._heard_as_member)
         self._gateway_index = {gateway: number for number, gateway in enumerate(self.gateways)}
-        self._retention_s = retention_s
+        self.retention_s = retention_s
         self._rows: dict[str, int] = {}
         self._facts: dict[int, CellFacts] = {}
         self._withdrawn: set[str] = set()
@@ -108,8 +108,8 @@ class Fleet(Columns):
 
         `node` and `site` are the verified identity, whatever the message says, and the node may
         have what it names: a cell of another node is taken over. An entry without models keeps the
-        models known before: an engine that is not up cannot name them, and its pool must not turn
-        into a 404 meanwhile.
+        models known before (and so does one without a health path): an engine that is not up cannot
+        name them, and its pool must not turn into a 404 meanwhile.
         """
         known = self.nodes.get(node)
         restarted = known is not None and known.incarnation != hello.incarnation
@@ -142,7 +142,7 @@ class Fleet(Columns):
         self.touch(node, now)
         strangers = []
         for beat in telemetry.cells:
-            row = self._own_row(node, beat.cell_id)
+            row = record.row_of.get(beat.cell_id)
             if row is None:
                 strangers.append(beat.cell_id)
             else:
@@ -221,12 +221,12 @@ class Fleet(Columns):
 
     def forget_pools(self, now: float) -> None:
         """Forget the pools that no cell has named for the retention."""
-        if self._models.forget(now, self._retention_s):
+        if self._models.forget(now, self.retention_s):
             self._changed()
 
     def forget_nodes(self, now: float) -> None:
         """Forget the nodes without cells that were not heard for the retention."""
-        self.nodes.forget(now, self._retention_s)
+        self.nodes.forget(now, self.retention_s)
 
     def pools(self) -> Pools:
         """The pools of all known cells, and those that one named within the retention. Built anew
@@ -237,10 +237,8 @@ class Fleet(Columns):
         return self._pools
 
     def _own_row(self, node: str, cell_id: str) -> int | None:
-        row = self._rows.get(cell_id)
-        if row is None or self._facts[row].node != node or cell_id in self._withdrawn:
-            return None
-        return row
+        record = self.nodes.get(node)
+        return record.row_of.get(cell_id) if record is not None else None
 
     def _member_row(self, node: str, cell_id: str) -> int | None:
         """The row of a cell of which the node is a member: it says so, and so does the cell's own node."""
@@ -273,7 +271,9 @@ class Fleet(Columns):
             self._withdrawn.discard(facts.cell_id)
             self.forget_engine_word(row)
             self.totals[row] = np.nan
-        facts = facts if facts.models else replace(facts, models=old.models)
+        facts = replace(
+            facts, models=facts.models or old.models, health_path=facts.health_path or old.health_path
+        )
         if not same_for_gateways(old, facts):
             changes.append(CellChanged(facts.cell_id))
         self._set_facts(row, facts, now)
@@ -301,7 +301,8 @@ class Fleet(Columns):
                 self.nodes.drop(facts.node)
 
     def _index(self, record: NodeRecord) -> None:
-        record.rows = np.array([self._rows[cell_id] for cell_id in record.cells], dtype=np.int64)
+        record.row_of = {cell_id: self._rows[cell_id] for cell_id in record.cells}
+        record.rows = span(list(record.row_of.values()))
         self.nodes.keep(record)
 
     def _changed(self) -> None:

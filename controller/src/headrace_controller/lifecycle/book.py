@@ -1,8 +1,7 @@
 """All lives, and their mirror in the fleet's columns.
 
-Invariant: after every call, for every life and its row, `state`, `state_since`, `ready_since`,
-`hold_down_until`, `hold_until`, `drain_deadline`, `held`, `telemetry_lost`, `needs_restart`,
-`asleep` and `drained` say what the life says. Nobody else writes these columns.
+Invariant: after every call each row in use has a life, and what `lifecycle.mirror` says of it stands in its
+columns, which nobody else writes. `Book.check` tests that.
 """
 
 from __future__ import annotations
@@ -24,8 +23,10 @@ from headrace_controller.inventory import (
     MemberChange,
     is_old,
 )
-from headrace_controller.lifecycle import rules
+from headrace_controller.lifecycle import mirror, rules
 from headrace_controller.lifecycle.decide import find_events, serving_s
+from headrace_controller.lifecycle.faults import Fault, fatal_fault
+from headrace_controller.lifecycle.hung import HungWatch
 from headrace_controller.lifecycle.instructions import (
     AskEngine,
     Forget,
@@ -33,10 +34,10 @@ from headrace_controller.lifecycle.instructions import (
     Publish,
     TellAgentDrain,
 )
+from headrace_controller.lifecycle.rules import BrokenInvariantError
 from headrace_controller.lifecycle.silence import Silence, SilenceWatch
 from headrace_controller.lifecycle.states import (
     BY_ENGINE,
-    FATAL_XIDS,
     CellLife,
     CellState,
     Event,
@@ -81,16 +82,9 @@ class LoggedTransition:
 
 
 @dataclass(frozen=True, slots=True)
-class _Fault:
-    """A hardware fault that an event told of, and when it happened on the controller's clock."""
-
-    cause: str
-    at: float
-
-
-@dataclass(frozen=True, slots=True)
 class Tick:
-    """What one tick brought. `alarm`: self-preservation withholds expiries; `silent_share`: of
+    """What one tick brought. `alarm`: self-preservation withholds expiries, or the failing of engines that
+    hang; `silent_share`: of
     the READY cells, how many count as silent, 0 to 1; `members`: which nodes under others' cells
     fell silent or are back."""
 
@@ -114,9 +108,15 @@ class Book:
         self._kept = kept
         self._lives: dict[str, CellLife] = {}
         self._watch = SilenceWatch(settings)
+        self._hung = HungWatch(settings)
         self._fresh: list[LoggedTransition] = []
-        self._undated: dict[str, _Fault] = {}
+        self._undated: dict[str, Fault] = {}
         self.transitions: deque[LoggedTransition] = deque(maxlen=LOG_LENGTH)
+
+    def use(self, settings: LifecycleSettings) -> None:
+        """Other times are in force from the next event on; a deadline that is set stays as it is."""
+        self._settings = settings
+        self._watch.use(settings)
 
     def life(self, cell_id: str) -> CellLife:
         """One cell's life. Raises KeyError."""
@@ -145,11 +145,13 @@ class Book:
         """
         if event.cell_id not in self._lives:
             return ()
-        fault = _fault(event, now)
+        fault = fatal_fault(event, now)
         if fault is not None:
             return self._broke(event.cell_id, fault, now, old=is_old(event))
         kind = _WIRE_EVENTS.get(event.kind)
-        return () if kind is None else self.apply(event.cell_id, Event(kind, event.cause), now)
+        if kind is None:
+            return ()
+        return self.apply(event.cell_id, self._weighed(event.cell_id, Event(kind, event.cause), now), now)
 
     def goodbye(self, node: str, planned: bool, grace_s: float, now: float) -> tuple[Instruction, ...]:
         """An agent leaves. A planned leave holds its cells' weights, and what it said as a member of
@@ -230,11 +232,12 @@ class Book:
         for cell_id, fault in list(self._undated.items()):
             todo += self._broke(cell_id, fault, now, old=True)
         for cell_id, event in find_events(self._fleet, now, self._settings, self._kept):
-            todo += self.apply(cell_id, event, now)
+            todo += self.apply(cell_id, self._weighed(cell_id, event, now), now)
         self._fleet.forget_pools(now)
         self._fleet.forget_nodes(now)
         fresh, self._fresh = tuple(self._fresh), []
-        return Tick(tuple(todo), fresh, silence.alarm, silence.share, members)
+        alarm = silence.alarm or bool(self._fleet.doubted[: self._fleet.size].any())
+        return Tick(tuple(todo), fresh, alarm, silence.share, members)
 
     def apply(self, cell_id: str, event: Event, now: float) -> tuple[Instruction, ...]:
         """Step one life. Raises KeyError for an unknown cell, IllegalTransition for an event that
@@ -250,6 +253,15 @@ class Book:
             self._undated.pop(cell_id, None)
             self._fleet.remove(cell_id)
         return todo
+
+    def check(self) -> None:
+        """Raise BrokenInvariantError unless the lives keep their promises and the columns mirror them."""
+        fleet = self._fleet
+        if sorted(self._lives) != list(fleet.cell_ids()):
+            raise BrokenInvariantError("the fleet and the book name different cells")
+        for life in self._lives.values():
+            rules.check(life)
+            mirror.check(fleet, life)
 
     def _registered(self, change: Change, now: float) -> tuple[Instruction, ...]:
         cell_id = change.cell_id
@@ -268,7 +280,7 @@ class Book:
                     return (Publish(cell_id, "its address or models changed"),)
         return ()
 
-    def _broke(self, cell_id: str, fault: _Fault, now: float, old: bool) -> tuple[Instruction, ...]:
+    def _broke(self, cell_id: str, fault: Fault, now: float, old: bool) -> tuple[Instruction, ...]:
         """The cell's hardware failed at `fault.at`; an old fault waits for the engine's word since."""
         self._undated.pop(cell_id, None)
         row = self._fleet.row(cell_id)
@@ -279,6 +291,17 @@ class Book:
         age = max(0.0, now - fault.at)
         event = Event(EventKind.HARDWARE_FATAL, fault.cause, serving_s=served or 0.0, age_s=age)
         return self.apply(cell_id, event, now)
+
+    def _weighed(self, cell_id: str, event: Event, now: float) -> Event:
+        """The event, or what it amounts to when too many engines are said to hang at once."""
+        if event.kind is not EventKind.ENGINE_HUNG or self._lives[cell_id].state is not CellState.READY:
+            return event
+        if self._hung.withholds(self._fleet, now):
+            return Event(
+                EventKind.HUNG_WITHHELD, f"too many engines hang at once; {event.cause}".rstrip("; ")
+            )
+        self._hung.note_failed(self._node(cell_id), now)
+        return event
 
     def _silent(self, silence: Silence, now: float) -> list[Instruction]:
         todo: list[Instruction] = []
@@ -299,29 +322,7 @@ class Book:
     def _keep(self, life: CellLife) -> None:
         """Store a life, mirror it, and log its newest transition."""
         self._lives[life.cell_id] = life
-        fleet, row = self._fleet, self._fleet.row(life.cell_id)
-        fleet.state[row] = life.state
-        fleet.state_since[row] = life.since
-        fleet.ready_since[row] = float("nan") if life.ready_since is None else life.ready_since
-        fleet.hold_down_until[row] = life.hold_down_until
-        fleet.hold_until[row] = life.hold_until
-        fleet.drain_deadline[row] = life.drain.deadline if life.drain else float("inf")
-        fleet.held[row] = life.held
-        fleet.telemetry_lost[row] = life.telemetry_lost
-        fleet.needs_restart[row] = life.broken_at is not None
-        fleet.asleep[row] = life.asleep
-        fleet.drained[row] = life.drained
+        mirror.write(self._fleet, life)
         logged = LoggedTransition(life.cell_id, life.history[-1])
         self.transitions.append(logged)
         self._fresh.append(logged)
-
-
-def _fault(event: pb.CellEvent, now: float) -> _Fault | None:
-    """The fatal hardware fault that an event tells of; None where it tells of none."""
-    at = now - event.age_ms / 1000
-    if event.kind == pb.CELL_EVENT_KIND_GPU_LOST:
-        return _Fault(event.cause or "GPU lost", at)
-    if event.kind == pb.CELL_EVENT_KIND_XID and event.HasField("xid") and event.xid in FATAL_XIDS:
-        named = f"XID {event.xid}"
-        return _Fault(event.cause if named in event.cause else f"{named} {event.cause}".rstrip(), at)
-    return None

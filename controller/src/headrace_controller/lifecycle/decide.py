@@ -63,7 +63,7 @@ def _anything(fleet: Fleet) -> bool:
     n = fleet.size
     state = fleet.state[:n]
     quiet = (state == _READY) & (fleet.engine_state[:n] == pb.ENGINE_STATE_SERVING)
-    quiet &= ~(fleet.held[:n] | fleet.telemetry_lost[:n] | fleet.gpu_lost[:n])
+    quiet &= ~(fleet.held[:n] | fleet.telemetry_lost[:n] | fleet.gpu_lost[:n] | fleet.doubted[:n])
     return not (quiet | (state == 0)).all() or bool(fleet.new_xid[:n].any())
 
 
@@ -116,7 +116,7 @@ def _word_differs(fleet: Fleet, state: Small, now: float) -> Flags:
     differs = (
         ((state == _LOADING) & (may_rise | dead | sleeping))
         | ((state == _READY) & (dead | sleeping | (loading & ~(held & (now < fleet.hold_until[:n])))))
-        | ((state == _READY) & held & serving)
+        | ((state == _READY) & (held | fleet.doubted[:n]) & serving)
         | ((state == _DRAINING) & (dead | loading | (asleep & serving)))
         | ((state == _FAILED) & (may_rise | loading | (sleeping & ~restart)))
         | ((state == _FAILED) & restart & (engine == pb.ENGINE_STATE_DOWN))

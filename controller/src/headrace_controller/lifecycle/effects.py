@@ -96,7 +96,12 @@ def hear(life: CellLife, event: Event, now: float, settings: LifecycleSettings) 
 
 def end_hold(life: CellLife, event: Event, now: float, settings: LifecycleSettings) -> CellLife:
     """hold ends"""
-    return replace(life, telemetry_lost=False, held=False, hold_until=NEVER)
+    return replace(life, telemetry_lost=False, held=False, hold_until=NEVER, doubted=False)
+
+
+def doubt(life: CellLife, event: Event, now: float, settings: LifecycleSettings) -> CellLife:
+    """weight held, too many hang at once"""
+    return replace(life, doubted=True)
 
 
 def hold(life: CellLife, event: Event, now: float, settings: LifecycleSettings) -> CellLife:
@@ -132,6 +137,7 @@ def enter(life: CellLife, to: CellState, now: float, settings: LifecycleSettings
         held=life.held and not gone,
         hold_until=NEVER if gone else life.hold_until,
         telemetry_lost=life.telemetry_lost and not gone,
+        doubted=False,
         broken_at=life.broken_at if to is CellState.FAILED else None,
         drain=life.drain if keeps_drain else None,
     )

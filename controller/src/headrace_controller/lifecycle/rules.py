@@ -64,7 +64,7 @@ def check(life: CellLife) -> None:
     - a READY life's hold-down is over, and no drain stands against it;
     - a DRAINING life has a drain; only DRAINING and TERMINATED lives have one;
     - FAILED and TERMINATED lives hold no weight and lose no telemetry;
-    - only a FAILED life waits for a restart;
+    - only a FAILED life waits for a restart, and only a READY one is doubted;
     - the newest entry of the history tells the present state.
     """
     state = life.state
@@ -77,6 +77,7 @@ def check(life: CellLife) -> None:
         "no drain elsewhere": life.drain is None or state in (CellState.DRAINING, CellState.TERMINATED),
         "nothing held when down": not (down and (life.held or life.telemetry_lost)),
         "only FAILED waits for a restart": life.broken_at is None or state is CellState.FAILED,
+        "only READY is doubted": not life.doubted or state is CellState.READY,
         "history tells the state": bool(life.history) and life.history[-1].to is state,
     }
     broken = [name for name, kept in promises.items() if not kept]

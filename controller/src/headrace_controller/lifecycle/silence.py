@@ -34,8 +34,12 @@ _SURELY_SILENT: Final = 3.0
 # The beats of different agents lie up to one liveness interval apart. Counting as suspect who is
 # past this share of the TTL makes the first expiry of an outage see the whole of it.
 _SUSPECT_SHARE: Final = 0.6
-_LEAST_READY: Final = 3
-_LEAST_NODES: Final = 2
+# Most questions of one scan, those first that were asked longest ago. A controller that is behind
+# hears nobody in time; to ask every engine then would keep it behind for good.
+_ASKED_AT_ONCE: Final = 128
+_ASKED_UNDER_ALARM: Final = 16
+LEAST_READY: Final = 3
+LEAST_NODES: Final = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +70,10 @@ class SilenceWatch:
         self._quiet_until = NEVER
         self.alarm = False
 
+    def use(self, settings: LifecycleSettings) -> None:
+        """Other times are in force from now on."""
+        self._settings = settings
+
     def scan(self, fleet: Fleet, now: float, lateness: float = 0.0) -> Silence:
         """Judge every LOADING, READY and DRAINING row; `lateness` is by how many seconds this
         tick came too late."""
@@ -84,8 +92,12 @@ class SilenceWatch:
             return Silence(_none(), np.flatnonzero(dead), newly, self.alarm, share)
         asked_at = self._memory["asked_at"]
         ask = watched & self._due(age, now) & (now - asked_at >= self._settings.confirm_interval_s)
-        asked_at[ask] = now
-        return Silence(np.flatnonzero(ask), _none(), newly, self.alarm, share)
+        rows = np.flatnonzero(ask)
+        limit = _ASKED_UNDER_ALARM if self.alarm else _ASKED_AT_ONCE
+        if len(rows) > limit:
+            rows = rows[np.argsort(asked_at[rows], kind="stable")[:limit]]
+        asked_at[rows] = now
+        return Silence(rows, _none(), newly, self.alarm, share)
 
     def is_withheld(self, row: int) -> bool:
         """True when no conclusion may be drawn from the row's silence."""
@@ -135,7 +147,7 @@ class SilenceWatch:
         due = silent & (age > settings.ttl_s)
         self.alarm = (
             bool(due.any())
-            and count >= _LEAST_READY
+            and count >= LEAST_READY
             and share > settings.self_preservation_share
             and _several_nodes(fleet, silent)
         )
@@ -148,7 +160,7 @@ def _several_nodes(fleet: Fleet, rows: Flags) -> bool:
     nodes: set[str] = set()
     for row in np.flatnonzero(rows):
         nodes.add(fleet.facts_of(int(row)).node)
-        if len(nodes) >= _LEAST_NODES:
+        if len(nodes) >= LEAST_NODES:
             return True
     return False
 

@@ -30,6 +30,8 @@ class EventKind(Enum):
     ENGINE_SERVING = "engine serving"
     ENGINE_DOWN = "engine down"
     ENGINE_HUNG = "engine hung"
+    HUNG_WITHHELD = "hang withheld"
+    """Its engine is said to hang, and so are too many others at once."""
     ENGINE_SLEEPING = "engine asleep"
     SILENCE_DEAD = "silent and dead"
     """Its agent is silent, and its engine does not answer or nobody asks it."""
@@ -103,7 +105,8 @@ class CellLife:
 
     Times are seconds on the controller's monotonic clock. `ready_since` is where the ramp starts,
     which lies before `since` for an engine that served before. `flaps` counts falls from READY
-    with no calm between them. `hold_until` is the end of a planned goodbye's grace. `broken_at` is
+    with no calm between them. `hold_until` is the end of a planned goodbye's grace. `doubted`: its
+    engine is said to hang, which is not believed while too many are. `broken_at` is
     when the hardware failed; only an engine that began to serve after it is believed.
     """
 
@@ -118,6 +121,7 @@ class CellLife:
     held: bool = False
     hold_until: float = NEVER
     telemetry_lost: bool = False
+    doubted: bool = False
     broken_at: float | None = None
     history: tuple[Transition, ...] = ()
 

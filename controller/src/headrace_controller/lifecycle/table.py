@@ -70,6 +70,7 @@ TRANSITIONS: Final[dict[tuple[CellState, EventKind], Rule]] = {
     (READY, _E.ENGINE_SERVING): stay(do.end_hold),
     (READY, _E.ENGINE_DOWN): to(FAILED),
     (READY, _E.ENGINE_HUNG): to(FAILED),
+    (READY, _E.HUNG_WITHHELD): stay(do.doubt),
     (READY, _E.ENGINE_SLEEPING): to(DRAINING, do.sleep),
     (READY, _E.SILENCE_DEAD): to(FAILED),
     (READY, _E.SILENCE_ALIVE): stay(do.lose_telemetry),

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from headrace_controller.pressure.early import Alert, EarlyWarning, Warnings, choose_drains
 from headrace_controller.pressure.errors import ErrorEstimator, ErrorRecord, excess
 from headrace_controller.pressure.model import NEUTRAL, PressureModel, ScoreRecord
-from headrace_controller.pressure.pressures import Pressures, SignalShare
+from headrace_controller.pressure.pressures import Pressures, SignalShare, Smoothing
 from headrace_controller.pressure.ranges import Ranges, normalise, resolve_ranges
 from headrace_controller.pressure.score import SCORERS, count_present, fill, saturate, score
 
 __all__ = [
     "NEUTRAL",
     "SCORERS",
+    "Alert",
+    "EarlyWarning",
     "ErrorEstimator",
     "ErrorRecord",
     "PressureModel",
@@ -18,6 +21,9 @@ __all__ = [
     "Ranges",
     "ScoreRecord",
     "SignalShare",
+    "Smoothing",
+    "Warnings",
+    "choose_drains",
     "count_present",
     "excess",
     "fill",

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from headrace_controller.inventory import Fleet, RowMemory
-from headrace_controller.inventory.columns import HEALTH_AT, NEVER
+from headrace_controller.inventory.columns import NEVER
 from headrace_controller.lifecycle import CellState
 from headrace_controller.pressure.evidence import KINDS, LIMIT, HealthReader
 from headrace_controller.settings import EarlyWarningSettings
@@ -42,17 +42,17 @@ class Alert:
 
 
 @dataclass(frozen=True, slots=True)
-class EarlyRecord:
-    """One kind's part in a cell's warning: its chart over its limit (1 = an alert begins, at most 2),
-    and whether the alert is on."""
+class Warnings:
+    """All charts at one look. `charts` (n, kinds) are over their limits, 1 = an alert begins, at most 2;
+    `alerts` (n, kinds) are on; `added` (n,) to the pressures."""
 
-    kind: str
-    chart: float
-    alert: bool
+    charts: Floats
+    alerts: Flags
+    added: Floats
 
 
 class EarlyWarning:
-    """Keeps the charts of all cells. All arrays are those of the last `tick`."""
+    """Keeps the charts of all cells, and looks at the figures once a second."""
 
     def __init__(self, settings: EarlyWarningSettings, stale_after_s: float) -> None:
         self._settings = settings
@@ -60,46 +60,32 @@ class EarlyWarning:
         self._chart = RowMemory({"chart": 0.0, "alert": False}, width=len(KINDS))
         self._since = RowMemory({"alert_at": np.inf})
         self._looked_at = NEVER
-        self._term: Floats | None = None
-
-    @property
-    def charts(self) -> Floats:
-        """(n, kinds): each chart over its limit."""
-        charts: Floats = self._chart["chart"] / LIMIT
-        return charts
-
-    @property
-    def alerts(self) -> Flags:
-        """(n, kinds): which alerts are on."""
-        return self._chart["alert"]
+        self._rows = 0
+        self._warnings: Warnings | None = None
 
     @property
     def alert_at(self) -> Floats:
         """(n,): since when each cell has had some alert without a break; inf = it has none."""
         return self._since["alert_at"]
 
-    def tick(self, fleet: Fleet, now: float) -> tuple[Floats | None, tuple[Alert, ...]]:
-        """What warnings add to each cell's pressure (n,), None = nothing to any, and the alerts that
-        began or ended. Looks at the figures once a second; between that the last word stands."""
+    def tick(self, fleet: Fleet, now: float) -> tuple[Warnings | None, tuple[Alert, ...]]:
+        """What stands against cells, None = nothing against any, and the alerts that began or ended.
+        Between two looks the last word stands."""
         if not self._settings.enabled:
             return None, ()
-        before = self._chart
-        before.follow(fleet)
-        self._since.follow(fleet)
-        if self._term is not None and len(self._term) != fleet.size:
-            self._term = self._added()
-        if now - self._looked_at < INTERVAL_S:
-            return self._term, ()
-        elapsed = min(now - self._looked_at, _LONGEST_STEP_S)
-        self._looked_at = now
-        changes = self._step(fleet, now, elapsed)
-        self._term = self._added()
-        return self._term, changes
-
-    def record(self, row: int) -> tuple[EarlyRecord, ...]:
-        """The charts of one row, as of the last tick."""
-        charts, alerts = self.charts[row].tolist(), self.alerts[row].tolist()
-        return tuple(map(EarlyRecord, KINDS, charts, alerts))
+        changes: tuple[Alert, ...] = ()
+        if now - self._looked_at >= INTERVAL_S:
+            self._chart.follow(fleet)
+            self._since.follow(fleet)
+            elapsed = min(now - self._looked_at, _LONGEST_STEP_S)
+            self._looked_at = now
+            changes = self._step(fleet, now, elapsed)
+            self._note(fleet)
+        elif self._rows != fleet.rows_version:
+            self._chart.follow(fleet)
+            self._since.follow(fleet)
+            self._note(fleet)
+        return self._warnings, changes
 
     def _step(self, fleet: Fleet, now: float, elapsed: float) -> tuple[Alert, ...]:
         beyond = self._reader.read(fleet, now, elapsed)
@@ -116,21 +102,23 @@ class EarlyWarning:
         at = self._since["alert_at"]
         at[:] = np.where(now_on.any(axis=1), np.minimum(at, now), np.inf)
         return tuple(
-            Alert(now, fleet.facts_of(row).cell_id, KINDS[kind], bool(now_on[row, kind]), self._said(fleet, row, kind))
+            self._alert(fleet, row, kind, bool(now_on[row, kind]), now)
             for row, kind in np.argwhere(changed).tolist()
             if fleet.generation[row]
-        )  # fmt: skip
+        )
 
-    def _added(self) -> Floats | None:
-        alert = self._chart["alert"]
-        if not alert.any():
-            return None
-        worst = np.where(alert, np.minimum(self.charts, 1.0), 0.0).max(axis=1)
-        added: Floats = self._settings.weight * worst
-        return added
+    def _alert(self, fleet: Fleet, row: int, kind: int, began: bool, now: float) -> Alert:
+        said = self._reader.describe(fleet, row, KINDS[kind])
+        return Alert(now, fleet.facts_of(row).cell_id, KINDS[kind], began, said)
 
-    def _said(self, fleet: Fleet, row: int, kind: int) -> str:
-        return self._reader.describe(fleet, row, KINDS[kind])
+    def _note(self, fleet: Fleet) -> None:
+        self._rows = fleet.rows_version
+        chart, alert = self._chart["chart"], self._chart["alert"]
+        self._warnings = None
+        if chart.any():
+            charts = chart / LIMIT
+            worst = np.where(alert, np.minimum(charts, 1.0), 0.0).max(axis=1)
+            self._warnings = Warnings(charts, alert.copy(), self._settings.weight * worst)
 
 
 def choose_drains(fleet: Fleet, early: EarlyWarning, settings: EarlyWarningSettings, now: float) -> list[str]:
@@ -155,6 +143,3 @@ def choose_drains(fleet: Fleet, early: EarlyWarning, settings: EarlyWarningSetti
             busy[own] = True
             chosen.append(fleet.facts_of(row).cell_id)
     return chosen
-
-
-__all__ = ["HEALTH_AT", "KINDS", "Alert", "EarlyRecord", "EarlyWarning", "choose_drains"]

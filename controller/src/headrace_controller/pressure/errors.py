@@ -7,7 +7,7 @@ stays known as failing, and the trickle of its weight 1 brings the samples that 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,6 +21,7 @@ Flags = NDArray[np.bool_]
 
 _RATE: Final = INDEX["error_rate"]
 _CHANCE: Final = 3.0
+GATEWAY_TRUST_S: Final = 60.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,21 +47,29 @@ class ErrorEstimator:
     accept does it with a 4xx; what clients do wrong everywhere is taken off by `excess`. Where an
     engine reports no counts of failures, its plain `error_rate` signal stands in, and the last
     one known is kept.
+
+    Where gateways have told of a cell within `trust_s`, what they saw counts in place of what its
+    agent counts: never both, for they count the same requests.
     """
 
-    def __init__(self, settings: PressureSettings) -> None:
+    def __init__(self, settings: PressureSettings, trust_s: float = GATEWAY_TRUST_S) -> None:
         self._memory_samples = settings.error_samples
         self._min_samples = settings.error_min_samples
-        self._used = RowMemory({"evidence": 0.0}, width=4)
+        self._trust_s = trust_s
+        self._used = RowMemory({"evidence": 0.0, "gateways": 0.0}, width=4)
+        self._told = 0
+        self.by_gateways: Flags | None = None
+        """(n,): whose errors the last estimate judged by what gateways saw; None = nobody's."""
         self._memory = RowMemory(
             {"failed": 0.0, "total": 0.0, "seen": 0.0, "plain": np.nan, "counted": False}
         )
 
-    def estimate(self, fleet: Fleet) -> Floats:
+    def estimate(self, fleet: Fleet, now: float = np.inf) -> Floats:
         """(n,): the failed share, NaN where too little was seen. Takes in new evidence once."""
         self._used.follow(fleet)
         self._memory.follow(fleet)
-        self._take_in(fleet.evidence[: fleet.size])
+        self.by_gateways = self._judged(fleet, now)
+        self._take_in(fleet)
         memory, totals = self._memory, fleet.totals[: fleet.size]
         rate = fleet.signals[: fleet.size, _RATE]
         told_plain = ~np.isnan(rate)
@@ -70,6 +79,8 @@ class ErrorEstimator:
         # An agent that has just returned has told no totals yet: that takes nothing back.
         told = ~np.isnan(totals).all(axis=1)
         memory["counted"][told] = ~np.isnan(totals[told, 1:]).all(axis=1)
+        if self.by_gateways is not None:
+            memory["counted"][self.by_gateways] = True
         return np.where(memory["counted"], share, memory["plain"])
 
     def record(self, fleet: Fleet, row: int) -> ErrorRecord:
@@ -96,12 +107,27 @@ class ErrorEstimator:
         seen = self._memory["seen"]
         return np.where(seen > 0, np.minimum(seen, most), self._memory_samples)
 
-    def _take_in(self, evidence: Floats) -> None:
+    def _judged(self, fleet: Fleet, now: float) -> Flags | None:
+        if not fleet.gateway_version:
+            return None
+        judged: Flags = now - fleet.gateway_told_at[: fleet.size] <= self._trust_s
+        return judged if judged.any() else None
+
+    def _take_in(self, fleet: Fleet) -> None:
         """Each new request pushes the older ones back by a factor of 1 - 1/`error_samples`."""
-        if np.array_equal(evidence, self._used["evidence"]):
+        evidence = fleet.evidence[: fleet.size]
+        told = fleet.gateway_version != self._told
+        if not told and np.array_equal(evidence, self._used["evidence"]):
             return
         grown = evidence - self._used["evidence"]
         self._used["evidence"][:] = evidence
+        if self.by_gateways is not None:
+            grown[self.by_gateways] = 0.0
+        if told:
+            self._told = fleet.gateway_version
+            seen = fleet.gateway_evidence[: fleet.size]
+            grown += seen - self._used["gateways"]
+            self._used["gateways"][:] = seen
         total, failed = grown.sum(axis=1), grown[:, 1:].sum(axis=1)
         size = self._memory_samples
         keep = (1.0 - 1.0 / size) ** total
@@ -126,11 +152,26 @@ def excess(estimate: Floats, samples: Floats, pools: Pools, ready: Flags) -> Flo
     """
     if not (estimate > 0).any():
         return np.where(np.isnan(estimate), np.nan, 0.0)
-    values = estimate[pools.row]
-    others = pools.medians_of_others(values, ready[pools.row])
-    chance = _CHANCE * np.sqrt(others * (1.0 - others) * 2.0 / samples[pools.row])
-    over = np.where(np.isnan(others), 0.0, values - others - chance)
+    over = compare(estimate, samples, pools, ready).over
     worst = np.full(len(estimate), -np.inf)
     np.maximum.at(worst, pools.row, np.nan_to_num(over, nan=-np.inf))
     result: Floats = np.where(np.isnan(estimate), np.nan, np.maximum(worst, 0.0))
     return result
+
+
+class Comparison(NamedTuple):
+    """Each membership beside the others of its pool, (m,): the `others`' median, NaN = there are none,
+    what `chance` explains, and by how much it is `over` both; NaN where its estimate is."""
+
+    others: Floats
+    chance: Floats
+    over: Floats
+
+
+def compare(estimate: Floats, samples: Floats, pools: Pools, ready: Flags) -> Comparison:
+    """What `excess` goes by; shapes as there."""
+    values = estimate[pools.row]
+    others = pools.medians_of_others(values, ready[pools.row])
+    chance = _CHANCE * np.sqrt(others * (1.0 - others) * 2.0 / samples[pools.row])
+    over = np.where(np.isnan(others), np.where(np.isnan(values), np.nan, 0.0), values - others - chance)
+    return Comparison(others, chance, over)

@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 
 import numpy as np
 
 from headrace_controller.inventory import Fleet, RowMemory
 from headrace_controller.inventory.columns import NEVER
 from headrace_controller.lifecycle import CellState
-from headrace_controller.pressure.errors import ErrorEstimator, ErrorRecord, excess
-from headrace_controller.pressure.pressures import Pressures
-from headrace_controller.pressure.ranges import CELLS, ERROR, Flags, Floats, normalise, resolve_ranges
+from headrace_controller.pressure.early import EarlyWarning
+from headrace_controller.pressure.errors import GATEWAY_TRUST_S, ErrorEstimator, ErrorRecord, excess
+from headrace_controller.pressure.pressures import Pressures, Smoothing
+from headrace_controller.pressure.ranges import CELLS, ERROR, Flags, Floats, resolve_ranges, scale
 from headrace_controller.pressure.score import SCORERS, count_present, fill, saturate, score
+from headrace_controller.pressure.settle import Settler
+from headrace_controller.pressure.unloaded import TTFT, TtftRanges
 from headrace_controller.settings import PressureSettings
 from headrace_shared.signals import GPU_SIGNALS, INDEX
 
@@ -31,28 +36,42 @@ _ENGINE = ~_GPU
 class ScoreRecord:
     """What one cell's pressure depends on besides its figures, to outlive a controller.
 
-    `base` is the smoothed weighted mean as seen from each gateway, NaN = none yet.
+    `base` is the settled weighted mean as seen from each gateway, NaN = none yet;
+    `unloaded_ttft_s` is the least P95 TTFT that it has shown, NaN = none yet.
     """
 
     base: tuple[float, ...]
     errors: ErrorRecord
+    unloaded_ttft_s: float = math.nan
 
 
 class PressureModel:
     """Keeps what a pressure depends on besides this tick's columns: smoothed scores, evidence.
 
     `gateways` is their number; `jump` is the rise of a score past which it is not smoothed, so
-    that an emergency is acted on at its full height.
+    that an emergency is acted on at its full height; `ttft_slos` are those of pools, by model, s;
+    for `gateway_trust_s` after gateways told of a cell, its errors are judged by what they saw.
     """
 
-    def __init__(self, settings: PressureSettings, gateways: int, jump: float = 1.0) -> None:
+    def __init__(
+        self,
+        settings: PressureSettings,
+        gateways: int,
+        jump: float = 1.0,
+        ttft_slos: Mapping[str, float] = MappingProxyType({}),
+        gateway_trust_s: float = GATEWAY_TRUST_S,
+    ) -> None:
         self._settings = settings
         self._gateways = gateways
         self._jump = jump
         self._ranges = resolve_ranges(settings.signals)
         self._weight = SCORERS[settings.scorer](self._ranges)
-        self._errors = ErrorEstimator(settings)
+        self._errors = ErrorEstimator(settings, gateway_trust_s)
+        low, high = float(self._ranges.low[TTFT]), float(self._ranges.high[TTFT])
+        self._ttft = TtftRanges(settings, ttft_slos, low, high)
+        self.early = EarlyWarning(settings.early_warning, settings.stale_after_s)
         self._base = RowMemory({"base": np.nan, "mean": np.nan, "good_at": NEVER}, width=gateways)
+        self._settler = Settler(gateways, settings.smoothing_s, settings.settle_s)
         self._last_tick = NEVER
 
     def tick(self, fleet: Fleet, now: float) -> Pressures:
@@ -61,12 +80,16 @@ class PressureModel:
         pools = fleet.pools()
         engine_fresh = _engine_fresh(fleet, now, self._settings.stale_after_s)
         raw_cell, raw_path, lost = self._fresh_signals(fleet, now, engine_fresh)
-        estimate = self._errors.estimate(fleet)
+        estimate = self._errors.estimate(fleet, now)
         ready = fleet.state[:n] == CellState.READY
-        over = excess(estimate, self._errors.samples(), pools, ready)
-        errors = normalise(over, ranges.low[ERROR], ranges.high[ERROR])
-        cell = normalise(raw_cell, ranges.low[:CELLS], ranges.high[:CELLS])
-        path = normalise(raw_path, ranges.low[CELLS:], ranges.high[CELLS:])
+        samples = self._errors.samples()
+        over = excess(estimate, samples, pools, ready)
+        errors = scale(over, ranges.low[ERROR], ranges.high[ERROR])
+        cell = scale(raw_cell, ranges.low[:CELLS], ranges.high[:CELLS])
+        ttft_high = self._ttft.find(fleet, raw_cell[:, TTFT], now)
+        if ttft_high is not None:
+            cell[:, TTFT] = scale(raw_cell[:, TTFT], ranges.low[TTFT], ttft_high)
+        path = scale(raw_path, ranges.low[CELLS:], ranges.high[CELLS:])
         # Nothing comes back over it: that is measured, and the worst a path can be.
         path[lost] = 1.0
         # The estimate outlives its telemetry; it must not make up a quorum by that.
@@ -81,13 +104,30 @@ class PressureModel:
         if np.isnan(path).any():
             scored_path = np.stack([fill(each, self._weight[CELLS:], pools, ready) for each in path])
         mean = score(scored_cell, scored_path, self._weight)
-        base = self._smooth(fleet, mean, quorum, ready, now, frozen)
+        smoothing = self._smooth(fleet, mean, quorum, ready, now, frozen)
+        base = smoothing.base
+        raw, pressure = saturate(np.where(quorum, mean, base), errors), saturate(base, errors)
+        early, alerts = self.early.tick(fleet, now)
+        if early is not None and early.added.any():
+            raw, pressure = np.minimum(raw + early.added, 1.0), np.minimum(pressure + early.added, 1.0)
         return Pressures(
-            raw=saturate(np.where(quorum, mean, base), errors),
-            pressure=saturate(base, errors),
+            raw=raw,
+            pressure=pressure,
             quorum=quorum,
             error_estimate=estimate,
+            error_samples=samples,
+            error_excess=over,
+            errors=errors,
+            errors_by_gateways=self._errors.by_gateways,
             base=base,
+            smoothing=smoothing,
+            early=early,
+            alerts=alerts,
+            generation=fleet.generation[:n].copy(),
+            pools=pools,
+            ready=ready,
+            ranges=ranges,
+            ttft_high=ttft_high,
             raw_cell=raw_cell,
             raw_path=raw_path,
             normalised_cell=cell,
@@ -101,14 +141,17 @@ class PressureModel:
     def record(self, fleet: Fleet, row: int) -> ScoreRecord:
         """What is known of one row, as of the last tick."""
         self._base.follow(fleet)
-        return ScoreRecord(tuple(self._base["base"][row].tolist()), self._errors.record(fleet, row))
+        base = self._settler.record(fleet, row)
+        return ScoreRecord(base, self._errors.record(fleet, row), self._ttft.record(fleet, row))
 
     def restore(self, fleet: Fleet, row: int, record: ScoreRecord, now: float) -> None:
         """Go on from a record of the row's cell; its scores are held from `now` on."""
         self._base.follow(fleet)
         self._base["base"][row] = record.base
         self._base["good_at"][row] = now
+        self._settler.restore(fleet, row, record.base)
         self._errors.restore(fleet, row, record.errors)
+        self._ttft.restore(fleet, row, record.unloaded_ttft_s)
 
     def _fresh_signals(self, fleet: Fleet, now: float, engine_fresh: Flags) -> tuple[Floats, Floats, Flags]:
         """(n, 8) and (G, n, 2) raw values, NaN where absent or stale, and which paths (G, n) are
@@ -117,19 +160,23 @@ class PressureModel:
         cell = fleet.signals[:n].copy()
         gpu_stale = _stale(fleet.hardware_read_at[:n], now, limit) | fleet.hardware_stale[:n]
         gpu_stale |= _stale(fleet.telemetry_at[:n], now, limit)
-        cell[~engine_fresh[:, None] & _ENGINE] = np.nan
-        cell[gpu_stale[:, None] & _GPU] = np.nan
+        # Nearly always all is fresh, and to write through a mask is slow.
+        if not engine_fresh.all():
+            cell[~engine_fresh[:, None] & _ENGINE] = np.nan
+        if gpu_stale.any():
+            cell[gpu_stale[:, None] & _GPU] = np.nan
         path = np.empty((self._gateways, n, 2))
         path[:, :, 0], path[:, :, 1] = fleet.rtt_ms[:n].T, fleet.jitter_ms[:n].T
         old = _stale(fleet.path_at[:n], now, limit).T
-        path[old] = np.nan
+        if old.any():
+            path[old] = np.nan
         lost: Flags = (fleet.loss[:n].T >= LOST) & np.isnan(path).all(axis=-1) & ~old
         return cell, path, lost
 
     def _smooth(
         self, fleet: Fleet, mean: Floats, quorum: Flags, ready: Flags, now: float, frozen: Flags
-    ) -> Floats:
-        """(G, n): the score over time. Without a quorum it is held, and then decays to the
+    ) -> Smoothing:
+        """(G, n) bases: the score over time. Without a quorum it is held, and then decays to the
         pool's median; that of a `frozen` cell (n,), whose weight is held, stays as it is."""
         self._base.follow(fleet)
         elapsed = max(0.0, now - self._last_tick)
@@ -137,6 +184,7 @@ class PressureModel:
         base, good_at, towards = self._base["base"].T, self._base["good_at"].T, self._base["mean"].T
         # A mean holds from the tick that found it to the next, however far away that is.
         step = _share(elapsed, self._settings.smoothing_s)
+        before, aim = base.copy(), towards.copy()
         base += np.where(np.isnan(towards), 0.0, step * (towards - base))
         towards[:] = np.where(quorum, mean, np.nan)
         # Nothing to smooth from, nothing to smooth, or a jump: take the score as it is.
@@ -144,17 +192,24 @@ class PressureModel:
         as_is = quorum if self._settings.smoothing_s == 0 else jumps
         base[:] = np.where(as_is, mean, base)
         good_at[:] = np.where(quorum | frozen, now, good_at)
+        settled = self._settler.step(fleet, base, mean, quorum, as_is, elapsed)
+        smoothed = base.copy()
         if quorum.all():
-            return base.copy()
+            return Smoothing(settled.base, mean, smoothed, before, aim, float(step), as_is, settled)
         medians = np.stack(
-            [fleet.pools().row_medians(each, ready & ok) for each, ok in zip(base, quorum, strict=True)]
+            [
+                fleet.pools().row_medians(each, ready & ok)
+                for each, ok in zip(settled.base, quorum, strict=True)
+            ]
         )
         held_out = np.clip(now - good_at - self._settings.hold_s, 0.0, elapsed)
-        decayed = _share(held_out, self._settings.decay_s)
         decays = ~quorum & ~np.isnan(base) & ~np.isnan(medians)
-        base[:] = np.where(decays, base + decayed * (np.nan_to_num(medians) - base), base)
-        known = np.where(np.isnan(base), medians, base)
-        return np.where(np.isnan(known), NEUTRAL, known)
+        decayed = np.where(decays, _share(held_out, self._settings.decay_s), 0.0)
+        base += decayed * np.where(decays, medians - base, 0.0)
+        found = self._settler.drift(decayed, medians)
+        known = np.where(np.isnan(found), medians, found)
+        known = np.where(np.isnan(known), NEUTRAL, known)
+        return Smoothing(known, mean, smoothed, before, aim, float(step), as_is, settled, decayed, medians)
 
 
 def _stale(read_at: Floats, now: float, limit: float) -> Flags:

@@ -42,8 +42,12 @@ def normalise(values: Floats, low: Floats, high: Floats) -> Floats:
 
     `low` and `high` match the last axis of `values`.
     """
-    known = np.where(np.isfinite(values), values, np.nan)
-    scaled: Floats = (np.clip(known, low, high) - low) / (high - low)
+    return scale(np.where(np.isfinite(values), values, np.nan), low, high)
+
+
+def scale(values: Floats, low: Floats | float, high: Floats | float) -> Floats:
+    """As `normalise`, for values of which none is infinite, such as those that a beat was read into."""
+    scaled: Floats = (np.minimum(np.maximum(values, low), high) - low) / (high - low)
     return scaled
 
 

@@ -71,9 +71,9 @@ def fill(values: Floats, weight: Floats, pools: Pools, members: Flags) -> Floats
 
 def count_present(cell: Floats, path: Floats, weight: Floats) -> Ints:
     """(G, n): how many signals of a weight above 0 are present; shapes as for `score`."""
-    used = weight > 0
-    of_cell = (~np.isnan(cell) & used[:CELLS]).sum(axis=-1)
-    count: Ints = of_cell + (~np.isnan(path) & used[CELLS:]).sum(axis=-1)
+    used = (weight > 0).astype(np.float64)
+    # A product is many times as fast here as a sum over so short an axis.
+    count: Ints = (~np.isnan(cell) @ used[:CELLS] + ~np.isnan(path) @ used[CELLS:]).astype(np.int64)
     return count
 
 

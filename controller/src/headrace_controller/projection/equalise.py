@@ -9,7 +9,8 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from headrace_controller.projection.headroom import LEAST_RAMP, best_of
+from headrace_controller.projection.asked import Asked
+from headrace_controller.projection.headroom import LEAST_HEADROOM, LEAST_RAMP, best_of
 from headrace_controller.settings import ProjectionSettings
 
 Floats = NDArray[np.float64]
@@ -22,14 +23,16 @@ _LONGEST_STEP_S: Final = 1.0
 
 @dataclass(frozen=True, slots=True)
 class Feedback:
-    """One step of the loop, (G, m): `aim` is the pressure that a request meets on average in its pool,
-    `step` the change of the log-weight, `log_weight` what came of it, 0 = the most, and `share` = its
-    exponential times the ramp, of which `max_weight` times is the target."""
+    """One step of the loop, (G, m): `pressure` is what it went by, `aim` what a request meets on average
+    in its pool, `step` the change of the log-weight, `log_weight` what came of it, 0 = the most. `room`
+    = its exponential times the ramp and the sharpened health, and `best` (G, m) or (G, 1) the pool's."""
 
+    pressure: Floats
     aim: Floats
     step: Floats
     log_weight: Floats
-    share: Floats
+    room: Floats
+    best: Floats
 
 
 class Equaliser:
@@ -38,10 +41,11 @@ class Equaliser:
     A member whose pressure is above that of its pool gives weight away, one below it takes some:
     d(log w)/dt = `gain` x (aim - pressure), as long as the difference is greater than `tolerance`,
     so that a difference which no traffic can even out, such as that of two round trips, does not
-    wind up to the floor. The aim is the mean weighted by what each gets, so a cell that is down to
-    its trickle says little about its pool. Between the bounds of a step, the floor (weight 1) and
-    what gateways hold (`anchor`, within `max_change`) nothing winds up: a log-weight that may not act
-    does not run away, and turns at once when its error turns.
+    wind up to the floor. For the same reason failed requests and early warnings, which are no load,
+    are no part of that pressure: they act at once, as a factor. The aim is the mean weighted by what
+    each gets, so a cell that is down to its trickle says little about its pool. Between the bounds of
+    a step, the floor (weight 1) and what gateways hold (`anchor`, within `max_change`) nothing winds
+    up: a log-weight that may not act does not run away, and turns at once when its error turns.
     """
 
     def __init__(self, settings: ProjectionSettings) -> None:
@@ -50,41 +54,50 @@ class Equaliser:
         self._reach = math.log(settings.max_change)
         self._keys: Ints = np.zeros(0, dtype=np.int64)
         self._log: Floats = np.zeros((0, 0))
+        self._free: Flags = np.zeros(0, dtype=np.bool_)
         self._stepped_at = math.inf
         self.feedback: Feedback | None = None
 
-    def step(
-        self, keys: Ints, pressure: Floats, ramp: Floats, pool: Ints, pools: int, steady: Flags, now: float
-    ) -> Ints:
-        """(G, m): weights 1 … `max_weight`. Shapes as for `Asked`; only `steady` members (m,) or (G, m)
-        are moved and say what their pool's pressure is."""
-        log = self._line_up(keys, pool, pools, pressure.shape[0])
-        elapsed = min(max(0.0, now - self._stepped_at), _LONGEST_STEP_S)
-        self._stepped_at = now
-        steady = np.broadcast_to(steady, pressure.shape)
+    def step(self, asked: Asked) -> Ints:
+        """(G, m): weights 1 … `max_weight`. Only members that are fully ramped and not held are moved,
+        and say what their pool's pressure is."""
+        pressure, pool, pools = asked.pressure, asked.pool, asked.pools
+        log = self._line_up(asked.keys, pool, pressure.shape[0])
+        elapsed = min(max(0.0, asked.now - self._stepped_at), _LONGEST_STEP_S)
+        self._stepped_at = asked.now
+        steady = np.broadcast_to(~asked.held & (asked.ramp >= 1.0), pressure.shape)
         aim = _mean(pressure, np.where(steady, np.exp(log), 0.0), pool, pools)
         error = np.where(steady, np.nan_to_num(aim - pressure), 0.0)
         beyond = np.sign(error) * np.maximum(np.abs(error) - self._settings.tolerance, 0.0)
-        step = np.clip(self._settings.gain * beyond, -self._reach, self._reach) * elapsed
+        # One may fall while another rises: each has half of the reach.
+        step = np.clip(self._settings.gain * beyond, -self._reach / 2, self._reach / 2) * elapsed
+        if not log.size:
+            return np.zeros(pressure.shape, dtype=np.int64)
         log = log + step
-        log = np.maximum(log - best_of(log, pool, pools), self._floor) if log.size else log
-        self._log = log
-        share = np.exp(log) * np.maximum(ramp, LEAST_RAMP)
-        self.feedback = Feedback(aim, step, log, share)
-        weights: Ints = np.maximum(np.rint(self._settings.max_weight * share), 1.0).astype(np.int64)
+        self._log = log = np.maximum(log - best_of(log, pool, pools), self._floor)
+        health = np.maximum(asked.health, LEAST_HEADROOM) ** self._settings.sharpness
+        factor = np.maximum(asked.ramp, LEAST_RAMP) * health
+        self._free = factor >= 1.0
+        room = np.exp(log) * factor
+        best = best_of(room, pool, pools)
+        self.feedback = Feedback(pressure, aim, step, log, room, best)
+        most = self._settings.max_weight
+        weights: Ints = np.maximum(np.rint(most * room / best), 1.0).astype(np.int64)
         return weights
 
     def anchor(self, keys: Ints, weights: Ints) -> None:
         """Take note of what gateways hold, (G, m); 0 = nothing yet."""
-        if self._keys is not keys:
-            known, self._log = self._align(keys, weights.shape[0])
-            self._keys = keys
-            self._log[:, ~known] = self._floor
         in_force = np.log(np.maximum(weights, 1) / self._settings.max_weight)
+        if self._keys is not keys:
+            known, log = self._align(keys, weights.shape[0])
+            self._keys, self._log = keys, np.where(known, log, in_force)
+            self._free = np.zeros(len(keys), dtype=np.bool_)
+            return
         near = np.clip(self._log, in_force - self._reach, in_force + self._reach)
-        self._log = np.where(weights > 0, near, self._log)
+        # Where a ramp or failures hold the weight down, it says nothing of the log-weight.
+        self._log = np.where((weights > 0) & self._free, near, self._log)
 
-    def _line_up(self, keys: Ints, pool: Ints, pools: int, gateways: int) -> Floats:
+    def _line_up(self, keys: Ints, pool: Ints, gateways: int) -> Floats:
         """The log-weights of today's members; who is new begins in the middle of its pool."""
         if self._keys is keys and self._log.shape[0] == gateways:
             return self._log

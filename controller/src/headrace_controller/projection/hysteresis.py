@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,39 +17,44 @@ NEVER: Final = float("-inf")
 # Below a tenth of the greatest weight, the deadband is that of a tenth: a step from 1 to 2 moves
 # no traffic worth a push.
 _SMALL_SHARE: Final = 0.1
+# A weight that turns back must have more reason than one that goes on: a loop whose answer comes late,
+# as that of queues does, would else swing around its deadband for ever.
+_TURN: Final = 2.0
+_ROUNDING: Final = 1e-9
 
 
-@dataclass(frozen=True)
-class Members:
+# These are tuples because a dataclass takes microseconds to make, and there are some in each tick.
+class Members(NamedTuple):
     """m cells in their pools, now. `keys` (m,) are distinct and stay with a membership for its
     life. `weights` (G, m) are the projection's; `raw` (G, m) this tick's pressures; `held` (m,) or
     (G, m) keep what was pushed last; `ramping` (m,) have not reached their full weight yet; `exact`
-    (m,) get their weight as it is, None = nobody."""
+    (m,) get their weight as it is. None = nobody."""
 
     keys: Ints
     weights: Ints
     raw: Floats
     held: Flags
-    ramping: Flags
+    ramping: Flags | None = None
     exact: Flags | None = None
 
 
-@dataclass(frozen=True)
-class _Pushed:
-    """What was told last, and what was true then; `found` (m,) are those who were told anything, None =
-    all. Weights and pressures (G, m) of those who were not are 0."""
+class _Pushed(NamedTuple):
+    """What was told last, and what was true when a member last got what it wanted; `found` (m,) are
+    those who were told anything, None = all. Weights and pressures (G, m) of those who were not are 0.
+    `trend` (G, m): which way each weight went last, 1 = up, -1 = down, 0 = it has stood; None = all.
+    """
 
     keys: Ints
     weights: Ints
     raw: Floats
-    ramping: Flags
+    ramping: Flags | None
     found: Flags | None = None
+    trend: Ints | None = None
 
 
-@dataclass(frozen=True)
-class Verdict:
+class Verdict(NamedTuple):
     """`reason` says why something is pushed, "" = nothing is. `weights` (G, m) are what gateways
-    hold once that is done, in the order of the members; `before` (G, m) what they held, 0 = nothing.
+    hold after it, in the order of the members; `before` (G, m) what they held, 0 = nothing.
     `moved` and `limited` (G, m): who was past its deadband, and whose weight would have gone further
     in this push; None = nobody."""
 
@@ -70,40 +74,46 @@ class Hysteresis:
     """Remembers what was pushed last and judges each tick against it.
 
     A member within the deadband keeps its weight, also when others move, unless its ramp has just
-    ended or its new weight is the least one. Weights are pushed at most once per
-    `push_interval_s`; at once when members come or go, when `force` says so, or when a raw
-    pressure has risen by more than `emergency` since the last push and that moves a weight.
-    A push changes no weight by more than the factor `max_change`, or by 1 where that is more; who
-    joins or ramps, and a weight that an operator has set, is not limited. An emergency goes on with
-    the next tick until it is where it wants to be. A fleet whose pressures stay the same pushes
+    ended or its new weight is the least one; to turn back takes more than to go on. Weights are
+    pushed at most once per `push_interval_s`; at once when members come or go, when `force` says so,
+    or when a raw pressure has risen by more than `emergency` since the last push and that moves a
+    weight. A push changes no weight by more than the factor `max_change`, or by 1 where that is more;
+    who joins or ramps, and a weight that an operator has set, is not limited. An emergency goes on
+    with the next tick until it is where it wants to be. A fleet whose pressures stay the same pushes
     nothing.
     """
 
     def __init__(self, settings: ProjectionSettings) -> None:
         self._settings = settings
+        self._low, self._high = _reaches(settings.max_weight, settings.max_change)
         self._pushed: _Pushed | None = None
         self._pushed_at = NEVER
 
     def seed(self, members: Members, now: float) -> None:
         """Take the members' weights as pushed, without a push of this controller's own."""
-        self._remember(members, members.weights, now)
+        self._pushed = _Pushed(members.keys, members.weights, members.raw, members.ramping)
+        self._pushed_at = now
 
     def judge(self, members: Members, now: float, force: str = "") -> Verdict:
         """Decide for this tick, and remember it as pushed if it is. `force` is a reason to push
         whatever the weights are."""
         was = self._align(members)
         moved = self._moved(members, was)
-        if moved is None:
-            weights, limited, risen = was.weights, None, None
-        else:
-            bounded, limited = self._limit(members, was)
-            weights = np.where(moved, bounded, was.weights)
-            risen = self._risen(members, was)
-        reason = force or self._reason(members, moved, risen, was, now)
-        if reason:
-            self._remember(members, weights, now)
-            if limited is not None and risen is not None:
-                self._carry_on(members, was, limited & risen)
+        weights, limited = was.weights, None
+        if moved is not None:
+            bounded = self._bound(members, was)
+            limited = bounded != members.weights
+            weights = np.where(moved, bounded, weights)
+        reason = force or self._reason(members, moved, was, now)
+        if not reason:
+            return Verdict("", was.weights, was.weights, moved, limited)
+        raw, trend = members.raw, was.trend
+        if moved is not None and limited is not None:
+            # Who has not got what it wants yet is still compared with what was before.
+            raw = np.where(limited, was.raw, raw)
+            trend = self._turn(weights, was)
+        self._pushed = _Pushed(members.keys, weights, raw, members.ramping, None, trend)
+        self._pushed_at = now
         return Verdict(reason, weights, was.weights, moved, limited)
 
     def pushed(self, keys: Ints) -> Ints:
@@ -117,6 +127,10 @@ class Hysteresis:
         held: Ints = np.where(found, pushed.weights[:, at], 0)
         return held
 
+    def reach(self, weight: int) -> tuple[int, int]:
+        """The least and the greatest that one push may make of a weight, 0 = of none."""
+        return int(self._low[weight]), int(self._high[weight])
+
     def fork(self) -> Hysteresis:
         """Another one that starts from what this one has pushed, and goes its own way from there."""
         twin = Hysteresis(self._settings)
@@ -129,7 +143,7 @@ class Hysteresis:
         if pushed is None or not len(pushed.keys):
             nobody = np.zeros(len(members.keys), dtype=np.bool_)
             return _Pushed(
-                members.keys, np.zeros_like(members.weights), np.zeros_like(members.raw), nobody, nobody
+                members.keys, np.zeros_like(members.weights), np.zeros_like(members.raw), None, nobody
             )
         if pushed.keys is members.keys:
             return pushed
@@ -138,65 +152,76 @@ class Hysteresis:
             keys=members.keys,
             weights=np.where(found, pushed.weights[:, at], 0),
             raw=np.where(found, pushed.raw[:, at], 0.0),
-            ramping=pushed.ramping[at] & found,
+            ramping=None if pushed.ramping is None else pushed.ramping[at] & found,
             found=found,
+            trend=None if pushed.trend is None else np.where(found, pushed.trend[:, at], 0),
         )
 
     def _moved(self, members: Members, was: _Pushed) -> Flags | None:
         """(G, m): whose weight changes enough to be told; None where nobody's does."""
-        new, old, most = members.weights, was.weights, self._settings.max_weight
+        new, old = members.weights, was.weights
         if was.found is None and np.array_equal(new, old):
             return None
-        size = np.maximum(np.maximum(new, old), _SMALL_SHARE * most)
-        enough = np.abs(new - old) > self._settings.deadband * size
-        enough |= was.ramping & ~members.ramping
+        enough = self._is_enough(new, old, was.trend)
+        if was.ramping is not None:
+            enough |= was.ramping if members.ramping is None else was.ramping & ~members.ramping
         enough |= (new == 1) & (old > 1)
         moved: Flags = (new != old) & enough & ~members.held
         if members.exact is not None:
             moved |= members.exact & (new != old)
         return moved if was.found is None else moved | ~was.found
 
-    def _limit(self, members: Members, was: _Pushed) -> tuple[Ints, Flags]:
-        """The new weights within reach of this push, and whose is out of it."""
-        new, old, factor = members.weights, was.weights, self._settings.max_change
-        low = np.minimum(np.ceil(old / factor), old - 1)
-        high = np.maximum(np.floor(old * factor), old + 1)
-        bounded: Ints = np.minimum(np.maximum(new, low), high).astype(np.int64)
-        free = members.ramping | was.ramping
-        if was.found is not None:
-            free = free | ~was.found
-        if members.exact is not None:
-            free = free | members.exact
-        if free.any():
-            bounded = np.where(free, new, bounded)
-        return bounded, bounded != new
+    def _is_enough(self, new: Ints, old: Ints, trend: Ints | None) -> Flags:
+        deadband = self._settings.deadband
+        if not deadband:
+            different: Flags = new != old
+            return different
+        size = np.maximum(np.maximum(new, old), _SMALL_SHARE * self._settings.max_weight)
+        change = new - old
+        least = deadband * size
+        if trend is not None:
+            least = np.where(change * trend < 0, _TURN * least, least)
+        enough: Flags = np.abs(change) > least
+        return enough
 
-    def _risen(self, members: Members, was: _Pushed) -> Flags:
-        risen: Flags = (members.raw - was.raw > self._settings.emergency) & ~members.held
-        return risen
+    def _bound(self, members: Members, was: _Pushed) -> Ints:
+        """(G, m): the new weights, within reach of the old ones; an old weight of 0 reaches any."""
+        new, old = members.weights, was.weights
+        bounded: Ints = np.minimum(np.maximum(new, self._low[old]), self._high[old])
+        for free in (members.ramping, was.ramping, members.exact):
+            if free is not None:
+                bounded = np.where(free, new, bounded)
+        return bounded
 
-    def _reason(
-        self, members: Members, moved: Flags | None, risen: Flags | None, was: _Pushed, now: float
-    ) -> str:
+    def _reason(self, members: Members, moved: Flags | None, was: _Pushed, now: float) -> str:
         if self._pushed is None:
             return "first"
         if was.found is not None and not (was.found.all() and len(self._pushed.keys) == len(members.keys)):
             return "membership"
         if moved is None or not moved.any():
             return ""
-        if risen is not None and risen.any():
+        risen = (members.raw - was.raw > self._settings.emergency) & ~members.held
+        if risen.any():
             return "emergency"
         return "weights" if now - self._pushed_at >= self._settings.push_interval_s else ""
 
-    def _remember(self, members: Members, weights: Ints, now: float) -> None:
-        self._pushed = _Pushed(members.keys, weights, members.raw, members.ramping)
-        self._pushed_at = now
+    def _turn(self, weights: Ints, was: _Pushed) -> Ints | None:
+        """Which way each weight has gone last, once `weights` are pushed."""
+        if not self._settings.deadband:
+            return None
+        way = np.sign(weights - was.weights)
+        if was.found is not None:
+            way = np.where(was.found, way, 0)
+        return way if was.trend is None else np.where(way == 0, was.trend, way)
 
-    def _carry_on(self, members: Members, was: _Pushed, unfinished: Flags) -> None:
-        """Those whose emergency was cut short are compared with what was true before it."""
-        if unfinished.any() and self._pushed is not None:
-            raw = np.where(unfinished, was.raw, members.raw)
-            self._pushed = replace(self._pushed, raw=raw)
+
+def _reaches(most: int, factor: float) -> tuple[Ints, Ints]:
+    """By old weight (0 … `most`), the least and the greatest that one push may make of it."""
+    old = np.arange(most + 1)
+    low = np.maximum(np.minimum(np.ceil(old / factor - _ROUNDING), old - 1), 1)
+    high = np.minimum(np.maximum(np.floor(old * factor + _ROUNDING), old + 1), most)
+    low[0], high[0] = 1, most
+    return low.astype(np.int64), high.astype(np.int64)
 
 
 def _find(known: Ints, keys: Ints) -> tuple[Ints, Flags]:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple, overload
+from typing import Final, NamedTuple, overload
+
+from headrace_controller.capability import SizeBound
 
 
 class Endpoint(NamedTuple):
@@ -21,19 +23,23 @@ class Cells:
     """The addresses of a pool's members, column by column and in one order.
 
     One object serves for as long as nothing of it changes, so that who compares plans may begin
-    with its identity.
+    with its identity. `tls` are the ids of those that are reached by TLS.
     """
 
     ids: Sequence[str]
     hosts: Sequence[str]
     ports: Sequence[int]
+    tls: frozenset[str] = frozenset()
 
     @classmethod
-    def of(cls, cells: Iterable[tuple[str, str, int]]) -> Cells:
-        """The columns of (id, host, port)."""
+    def of(cls, cells: Iterable[tuple[str, str, int]], tls: Iterable[str] = ()) -> Cells:
+        """The columns of (id, host, port), and who is reached by TLS."""
         rows = list(cells)
         return cls(
-            [cell_id for cell_id, _, _ in rows], [host for _, host, _ in rows], [port for *_, port in rows]
+            [cell_id for cell_id, _, _ in rows],
+            [host for _, host, _ in rows],
+            [port for *_, port in rows],
+            frozenset(tls),
         )
 
 
@@ -84,11 +90,46 @@ class Endpoints(Sequence[Endpoint]):
 
 
 @dataclass(frozen=True, slots=True)
+class ClassShape:
+    """A capability class: the cells that take `max_model_len` tokens and more. The last class of a pool
+    has no bounds: it takes what is left, and what does not say how long it is."""
+
+    max_model_len: int
+    bounds: tuple[SizeBound, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class PoolShape:
+    """What gateways must know of a pool besides its endpoints.
+
+    `health_path` is where all its engines say how they are, "" = they do not agree on one. `tls`: some
+    of its cells are reached by TLS. `max_model_len` is the greatest known. `classes` are two or more,
+    from the smallest; () where the pool is one class.
+    """
+
+    health_path: str = "/health"
+    tls: bool = False
+    max_model_len: int | None = None
+    classes: tuple[ClassShape, ...] = ()
+
+
+PLAIN: Final = PoolShape()
+
+
+@dataclass(frozen=True, slots=True)
 class Plan:
     """A whole, consistent fleet: `pools[model][gateway]` are the endpoints, sorted by cell id.
 
     Every pool names every gateway; a pool without a READY cell stands there with no endpoints,
-    so that its requests get a clear 503 instead of a 404.
+    so that its requests get a clear 503 instead of a 404. `shapes[model]` stands there where it is not
+    PLAIN; `classes[model][k][gateway]` are the endpoints of its class k. Of a pool in classes `pools`
+    still holds all cells, by the weights that hold for its requests together.
     """
 
     pools: Mapping[str, Mapping[str, Endpoints]] = field(default_factory=dict)
+    shapes: Mapping[str, PoolShape] = field(default_factory=dict)
+    classes: Mapping[str, Sequence[Mapping[str, Endpoints]]] = field(default_factory=dict)
+
+    def shape(self, model: str) -> PoolShape:
+        """The shape of a pool."""
+        return self.shapes.get(model, PLAIN)

@@ -3,42 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Final, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
+from headrace_controller.projection.asked import Asked
 from headrace_controller.projection.equalise import Equaliser, Feedback
 from headrace_controller.projection.headroom import headroom
 from headrace_controller.settings import ProjectionSettings
 
-Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
-Flags = NDArray[np.bool_]
-
-
-@dataclass(frozen=True, slots=True)
-class Asked:
-    """m members of pools, as seen from G gateways, for whom weights are asked.
-
-    `keys` (m,) stay with a membership for its life; the same array means the same members. `pressure`
-    (G, m) in [0, 1]; `ramp` (m,) in [0, 1], 1 = fully ramped; `pool` (m,) numbers of `pools` pools;
-    `held` (m,) or (G, m) keep what they have whatever comes of it.
-    """
-
-    keys: Ints
-    pressure: Floats
-    ramp: Floats
-    pool: Ints
-    pools: int
-    held: Flags
-    now: float
 
 
 class Projection(Protocol):
-    """From pressures to weights 1 … `max_weight`. The order of the members does not matter."""
+    """From pressures to weights 1 … `max_weight`. The order of the members does not matter. `live`: it
+    averages over time itself, and is asked with what load alone makes of the pressures, not settled;
+    health is apart then."""
+
+    live: bool
 
     @property
     def feedback(self) -> Feedback | None:
@@ -57,6 +41,7 @@ class Projection(Protocol):
 class HeadroomProjection:
     """`headroom`: this tick's pressures alone decide."""
 
+    live = False
     feedback: Feedback | None = None
 
     def __init__(self, settings: ProjectionSettings) -> None:
@@ -73,6 +58,8 @@ class HeadroomProjection:
 class EqualiseProjection:
     """`equalise`: log-weights that are moved until pressures are equal."""
 
+    live = True
+
     def __init__(self, settings: ProjectionSettings) -> None:
         self._equaliser = Equaliser(settings)
 
@@ -83,10 +70,7 @@ class EqualiseProjection:
 
     def project(self, asked: Asked) -> Ints:
         """See `Equaliser`."""
-        steady = ~asked.held & (asked.ramp >= 1.0)
-        return self._equaliser.step(
-            asked.keys, asked.pressure, asked.ramp, asked.pool, asked.pools, steady, asked.now
-        )
+        return self._equaliser.step(asked)
 
     def note(self, keys: Ints, weights: Ints) -> None:
         """Keep the loop within reach of what is in force."""

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
+from headrace_controller.capability import Guide
 from headrace_controller.inventory import Fleet, Pools, RowMemory
 from headrace_controller.lifecycle import CellState
 from headrace_controller.pressure import Pressures
+from headrace_controller.projection.asked import Asked
 from headrace_controller.projection.build import PlanBuilder
 from headrace_controller.projection.equalise import Feedback
 from headrace_controller.projection.headroom import Floats, Ints, ramps
@@ -17,23 +20,26 @@ from headrace_controller.projection.hysteresis import NEVER, Flags, Hysteresis, 
 from headrace_controller.projection.intents import NO_INTENTS, Intents
 from headrace_controller.projection.placement import place, set_weights
 from headrace_controller.projection.plan import Plan
-from headrace_controller.projection.projections import PROJECTIONS, Asked
+from headrace_controller.projection.projections import PROJECTIONS
 from headrace_controller.settings import ProjectionSettings
 
 _POOL_BITS = 24
+# The error excess, normalised, from which gateways lower the weight of a cell whose agent is silent.
+FAILING = 0.1
 # An enum's member is looked up slowly, and this one at every tick.
 _READY = int(CellState.READY)
 
 
-@dataclass(frozen=True)
-class Projected:
+class Projected(NamedTuple):
     """One tick's outcome. `plan` is to be pushed, None = push nothing; `reason` says why.
 
     `row` and `pool` (m,) are the memberships that may have requests, of the `pools`; `ramp` (m,) in
     [0, 1]; `held` (m,) or (G, m) keep what they have; `overrides` (m,) are weights set by operators,
-    0 = none. `target` (G, m) is what the pressures ask for and `weights` (G, m) what gateways hold
-    after this tick. `verdict` says how the one became the other; in shadow mode it is that of a push
-    that nobody sees, and `weights` are not its own. `feedback` is that of a projection with one.
+    0 = none. `target` (G, m) is what the pressures ask for, `before` (G, m) what gateways held, 0 =
+    nothing, and `weights` (G, m) what they hold after this tick. `verdict` says how the one became the
+    other; in shadow mode it is that of a push that nobody sees, and `weights` are not its own. `reach`
+    gives, by the weight before, the least and the greatest that one push may make of it. `feedback` is
+    that of a projection with one.
     """
 
     plan: Plan | None
@@ -42,10 +48,12 @@ class Projected:
     row: Ints
     pool: Ints
     target: Ints
+    before: Ints
     weights: Ints
     ramp: Floats
     held: Flags
     verdict: Verdict
+    reach: Callable[[int], tuple[int, int]]
     intents: Intents = NO_INTENTS
     overrides: Ints | None = None
     feedback: Feedback | None = None
@@ -98,11 +106,16 @@ class Projector:
         lineup = self._line_up(fleet, intents)
         pools, row, pool = lineup.pools, lineup.row, lineup.pool
         ramp = ramps(fleet.ready_since[row], now, self._ramp_s)
-        pressure = pressures.pressure.take(row, axis=1)
         held = self._held(fleet, pressures, row, now)
-        asked = Asked(lineup.keys, pressure, ramp, pool, len(pools.models), held, now)
+        if self._projection.live:
+            pressure, health = pressures.load().take(row, axis=1), pressures.health()[row]
+            asked = Asked(lineup.keys, pressure, ramp, pool, len(pools.models), held, now, health)
+        else:
+            pressure = pressures.pressure.take(row, axis=1)
+            asked = Asked(lineup.keys, pressure, ramp, pool, len(pools.models), held, now)
         target = self._projection.project(asked)
-        members = Members(lineup.keys, target, pressures.raw.take(row, axis=1), held, ramp < 1.0)
+        ramping = ramp < 1.0 if ramp.min(initial=1.0) < 1.0 else None
+        members = Members(lineup.keys, target, pressures.raw.take(row, axis=1), held, ramping)
         if lineup.overrides is not None:
             members = _with_overrides(members, lineup.overrides)
         why = self._why(force, pools, intents)
@@ -117,9 +130,13 @@ class Projector:
             self._models, self._intents = pools.models, intents
             plan = self._builder.build(fleet, pools, lineup.members, verdict.weights)
         return Projected(
-            plan, verdict.reason, pools, row, pool, target, verdict.weights,
-            ramp, held, shown, intents, lineup.overrides, self._projection.feedback,
+            plan, verdict.reason, pools, row, pool, target, verdict.before, verdict.weights,
+            ramp, held, shown, self._hysteresis.reach, intents, lineup.overrides, self._projection.feedback,
         )  # fmt: skip
+
+    def divide(self, guide: Guide) -> None:
+        """Divide pools into classes by `guide` from the next plan on; the next tick should be forced."""
+        self._builder.guide = guide
 
     def seed(
         self,
@@ -182,7 +199,7 @@ class Projector:
         mode that of the push that would have been."""
         held = self._hysteresis.pushed(lineup.keys)
         kept = _fill_joining(np.broadcast_to(held, members.weights.shape), lineup, self._settings.max_weight)
-        standing = replace(members, weights=kept)
+        standing = members._replace(weights=kept)
         if lineup.overrides is not None:
             standing = _with_overrides(standing, lineup.overrides)
         if not intents.shadow:
@@ -198,6 +215,10 @@ class Projector:
         """(m,) or (G, m): who keeps its weight. Besides cells that are not spoken for, those that were
         READY before this controller started, as long as there are no figures to judge them by."""
         held: Flags = fleet.held[row] | fleet.telemetry_lost[row]
+        if pressures.errors_by_gateways is not None:
+            # Nobody speaks for the cell, but gateways see that it fails.
+            failing = pressures.errors_by_gateways & (pressures.errors > FAILING)
+            held &= ~(failing & ~fleet.held[: fleet.size])[row]
         if now >= self._patience_ends:
             return held
         self._seeded.follow(fleet)
@@ -223,7 +244,7 @@ class Projector:
 
 def _with_overrides(members: Members, overrides: Ints) -> Members:
     exact = overrides > 0
-    return replace(members, weights=np.where(exact, overrides, members.weights), exact=exact)
+    return members._replace(weights=np.where(exact, overrides, members.weights), exact=exact)
 
 
 def _fill_joining(held: Ints, lineup: _Lineup, most: int) -> Ints:

@@ -7,20 +7,29 @@ from typing import Any
 
 import yaml
 
+from headrace_controller.xds.names import CONTROLLER_CLUSTER
 from headrace_shared.net import HostPort
 from headrace_shared.tls import TlsSettings
-
-CONTROLLER_CLUSTER = "headrace-controller"
 
 Tree = dict[str, Any]
 
 
-def render(gateway_id: str, xds_address: HostPort, admin_port: int, tls: TlsSettings | None = None) -> str:
+def render(
+    gateway_id: str,
+    xds_address: HostPort,
+    admin_port: int,
+    tls: TlsSettings | None = None,
+    *,
+    delta: bool = False,
+    load_reports: bool = True,
+) -> str:
     """The bootstrap, as YAML, of the Envoy whose gateway id is `gateway_id`.
 
-    `tls` holds the paths, on the Envoy's host, of the controller's CA and, for mutual TLS, of the
-    Envoy's own certificate and key; without it the stream is not encrypted. The admin page listens
-    on 127.0.0.1 only. Raises ValueError for TLS without a CA.
+    With `delta` it takes differences instead of whole lists, with `load_reports` it tells the controller
+    the load of each endpoint. `tls` holds the paths, on the Envoy's
+    host, of the controller's CA and, for mutual TLS, of the Envoy's own certificate and key;
+    without it the stream is not encrypted. The admin page listens on 127.0.0.1 only. Raises
+    ValueError for TLS without a CA.
     """
     tree: Tree = {
         "node": {"id": gateway_id, "cluster": "headrace"},
@@ -29,16 +38,18 @@ def render(gateway_id: str, xds_address: HostPort, admin_port: int, tls: TlsSett
             # An Envoy that has never had a configuration is not ready, and says so.
             "cds_config": _from_ads("0s"),
             "lds_config": _from_ads("0s"),
-            "ads_config": _ads(),
+            "ads_config": _ads(delta),
         },
         "static_resources": {"clusters": [_controller(xds_address, tls)]},
     }
+    if load_reports:
+        tree["cluster_manager"] = {"load_stats_config": _load_reports()}
     return yaml.safe_dump(tree, sort_keys=False)
 
 
-def _ads() -> Tree:
+def _ads(delta: bool) -> Tree:
     return {
-        "api_type": "GRPC",
+        "api_type": "DELTA_GRPC" if delta else "GRPC",
         "transport_api_version": "V3",
         "set_node_on_first_message_only": True,
         "grpc_services": [
@@ -52,6 +63,14 @@ def _ads() -> Tree:
                 }
             }
         ],
+    }
+
+
+def _load_reports() -> Tree:
+    return {
+        "api_type": "GRPC",
+        "transport_api_version": "V3",
+        "grpc_services": [{"envoy_grpc": {"cluster_name": CONTROLLER_CLUSTER}}],
     }
 
 

@@ -1,69 +1,54 @@
-"""The ADS server: Envoys subscribe, snapshots are published, refusals are said out loud."""
+"""The xDS server: Envoys subscribe, snapshots are published, refusals are said out loud."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection, Coroutine, Mapping
-from dataclasses import dataclass, field
-from typing import Any
+from collections.abc import Collection, Mapping, Sequence
+from types import MappingProxyType
+from typing import Any, Final
 
 import grpc
-from envoy.service.discovery.v3 import ads_pb2_grpc
+from envoy.service.discovery.v3 import ads_pb2, ads_pb2_grpc
+from envoy.service.endpoint.v3 import eds_pb2, eds_pb2_grpc
 
-from headrace_controller.xds.names import SHORT, TYPES
+from headrace_controller.xds.conversation import Client, StreamState, first_request, race
+from headrace_controller.xds.delta import DeltaStream
+from headrace_controller.xds.gateways import Gateway, Gateways
 from headrace_controller.xds.snapshot import Snapshot
 from headrace_controller.xds.status import GatewayStatus, Hooks, NackInfo, TypeStatus
-from headrace_controller.xds.stream import Acked, Nacked, Stream
+from headrace_controller.xds.stream import Stream
 from headrace_shared import log
 from headrace_shared.clock import Clock
 
-__all__ = ["GatewayStatus", "Hooks", "NackInfo", "TypeStatus", "XdsServer"]
+__all__ = ["SERVICES", "GatewayStatus", "Hooks", "NackInfo", "TypeStatus", "XdsServer"]
 
-FIRST_REQUEST_TIMEOUT_S = 10.0
-WRITE_TIMEOUT_S = 30.0
-HOLD_POLL_S = 0.05
+SERVICES: Final[tuple[str, ...]] = (
+    ads_pb2.DESCRIPTOR.services_by_name["AggregatedDiscoveryService"].full_name,
+    eds_pb2.DESCRIPTOR.services_by_name["EndpointDiscoveryService"].full_name,
+)
+
 CLOSE_TIMEOUT_S = 1.0
 
-MAX_STREAMS = 64
-"""Envoys that may share one gateway id."""
-
-MAX_STRANGERS = 64
-MAX_MESSAGE_CHARS = 2000
-
-
-@dataclass(eq=False, slots=True)
-class _Client:
-    """One connected Envoy."""
-
-    stream: Stream = field(default_factory=Stream)
-    wake: asyncio.Event = field(default_factory=asyncio.Event)
-
-
-@dataclass(slots=True)
-class _Gateway:
-    """What is kept of one gateway: the newest snapshot only."""
-
-    id: str
-    snapshot: Snapshot | None = None
-    clients: set[_Client] = field(default_factory=set)
-    pushes: int = 0
-    nacks: int = 0
-    last_nack: NackInfo | None = None
-    acked: dict[str, str] = field(default_factory=dict)
-    nacked: dict[str, NackInfo] = field(default_factory=dict)
+MAX_STREAMS = 256
+"""Streams of one gateway: one an Envoy, and where it takes endpoints only, one a cluster."""
 
 
 class XdsServer:
-    """State-of-the-world ADS for a fixed set of gateways.
+    """Discovery for a fixed set of gateways: aggregated or endpoints only, whole or delta.
 
     Before the first `publish` for a gateway its Envoys are sent nothing, and keep what they hold.
+    `nodes` gives patterns of node ids by gateway; an Envoy whose node id is that of a gateway
+    belongs to it in any case.
     """
 
-    def __init__(self, clock: Clock, gateways: Collection[str], hooks: Hooks | None = None) -> None:
-        self._clock = clock
-        self._hooks = hooks or Hooks()
-        self._gateways = {each: _Gateway(each) for each in gateways}
-        self._strangers: dict[str, int] = {}
+    def __init__(
+        self,
+        clock: Clock,
+        gateways: Collection[str],
+        hooks: Hooks | None = None,
+        nodes: Mapping[str, Sequence[str]] = MappingProxyType({}),
+    ) -> None:
+        self._gateways = Gateways(list(gateways), nodes, hooks or Hooks(), clock.now)
         self._closing = asyncio.Event()
         self._handlers = 0
         self._idle = asyncio.Event()
@@ -72,8 +57,9 @@ class XdsServer:
         self._log = log.get("xds")
 
     def add_to(self, server: grpc.aio.Server) -> None:
-        """Register the service; before the server starts. Make it with headrace_shared.rpc.SERVER_OPTIONS."""
+        """Register the services with a server that does not run yet; its options are rpc.SERVER_OPTIONS."""
         ads_pb2_grpc.add_AggregatedDiscoveryServiceServicer_to_server(self, server)
+        eds_pb2_grpc.add_EndpointDiscoveryServiceServicer_to_server(self, server)
 
     def publish(self, gateway_id: str, snapshot: Snapshot) -> None:
         """Put `snapshot` in force; its Envoys are woken at once, and nobody is waited for.
@@ -81,24 +67,21 @@ class XdsServer:
         A slow Envoy gets the newest snapshot when it can take it, and none in between. Raises
         KeyError for an unknown gateway.
         """
-        gateway = self._gateways[gateway_id]
-        if gateway.snapshot is snapshot:
-            return
-        gateway.snapshot = snapshot
-        gateway.nacked = {
-            url: nack for url, nack in gateway.nacked.items() if nack.version == snapshot.version(url)
-        }
-        for client in gateway.clients:
-            client.wake.set()
+        self._gateways[gateway_id].publish(snapshot)
 
     def status(self) -> Mapping[str, GatewayStatus]:
         """Each gateway's state, by id."""
-        return {each.id: _status(each) for each in self._gateways.values()}
+        return self._gateways.status()
+
+    def gateway_of(self, node_id: str) -> str | None:
+        """The gateway that an Envoy with this node id belongs to."""
+        gateway = self._gateways.of_node(node_id)
+        return None if gateway is None else gateway.id
 
     @property
     def strangers(self) -> Mapping[str, int]:
         """Node ids that were refused because no gateway has them, and how often; bounded."""
-        return dict(self._strangers)
+        return dict(self._gateways.strangers)
 
     async def close(self) -> None:
         """End every stream; returns once they have ended, after a second at the latest."""
@@ -110,188 +93,80 @@ class XdsServer:
             self._log.warning("streams did not end in time", streams=self._handlers)
 
     async def StreamAggregatedResources(self, _requests: Any, context: Any) -> None:  # noqa: N802
-        """Serve one Envoy's stream (called by gRPC)."""
+        """Serve one Envoy's stream of all types (called by gRPC)."""
+        await self._handle(Stream(), context)
+
+    async def DeltaAggregatedResources(self, _requests: Any, context: Any) -> None:  # noqa: N802
+        """The same by differences (called by gRPC)."""
+        await self._handle(DeltaStream(), context)
+
+    async def StreamEndpoints(self, _requests: Any, context: Any) -> None:  # noqa: N802
+        """Serve endpoints to an Envoy that has the rest from elsewhere (called by gRPC)."""
+        await self._handle(Stream(endpoints_only=True), context)
+
+    async def DeltaEndpoints(self, _requests: Any, context: Any) -> None:  # noqa: N802
+        """The same by differences (called by gRPC)."""
+        await self._handle(DeltaStream(endpoints_only=True), context)
+
+    async def FetchEndpoints(self, _request: Any, context: Any) -> None:  # noqa: N802
+        """Refuse to be polled (called by gRPC)."""
+        await context.abort(
+            grpc.StatusCode.UNIMPLEMENTED,
+            "set api_type: GRPC or DELTA_GRPC in eds_config; REST is not served",
+        )
+
+    async def _handle(self, stream: StreamState, context: Any) -> None:
         self._handlers += 1
         self._idle.clear()
         try:
-            await self._serve(context)
+            await self._serve(stream, context)
         finally:
             self._handlers -= 1
             if not self._handlers:
                 self._idle.set()
 
-    async def DeltaAggregatedResources(self, _requests: Any, context: Any) -> None:  # noqa: N802
-        """Refuse the delta protocol (called by gRPC)."""
-        await context.abort(
-            grpc.StatusCode.UNIMPLEMENTED, "set api_type: GRPC in ads_config; DELTA_GRPC is not served"
-        )
-
-    async def _serve(self, context: Any) -> None:
+    async def _serve(self, stream: StreamState, context: Any) -> None:
         if self._closing.is_set():
             await context.abort(grpc.StatusCode.UNAVAILABLE, "the controller is shutting down")
-        first = await self._first_request(context)
+        first = await first_request(context, self._closing)
         gateway = await self._admit(first, context)
-        client = _Client()
+        client = Client(stream)
         gateway.clients.add(client)
         self._streams += 1
-        name = f"{gateway.id}#{self._streams}"
-        self._log.info(
-            "envoy connected", gateway=gateway.id, peer=context.peer(), envoys=len(gateway.clients)
-        )
-        self._take(gateway, client, first)
+        said = {"gateway": gateway.id, "node": first.node.id[:128], "peer": context.peer()}
+        self._log.info("envoy connected", **said, envoys=len(gateway.clients))
         try:
-            await self._run(name, gateway, client, context)
+            await self._run(f"{gateway.id}#{self._streams}", gateway, client, first, context)
         finally:
             gateway.clients.discard(client)
-            self._log.info("envoy gone", gateway=gateway.id, peer=context.peer(), envoys=len(gateway.clients))
+            self._log.info("envoy gone", **said, envoys=len(gateway.clients))
 
-    async def _run(self, name: str, gateway: _Gateway, client: _Client, context: Any) -> None:
+    async def _run(self, name: str, gateway: Gateway, client: Client, first: Any, context: Any) -> None:
         """Read and send until either is over, or the server closes."""
-        tasks = await self._race(
-            {
-                f"xds read {name}": self._read(gateway, client, context),
-                f"xds send {name}": self._send(gateway, client, context),
-            }
-        )
-        for task in tasks:
+        work = {
+            f"xds read {name}": client.read(first, gateway, context),
+            f"xds send {name}": client.send(gateway, context),
+        }
+        for task in await race(work, self._closing):
             if not task.cancelled() and (error := task.exception()) is not None:
                 self._log.info("stream broke", gateway=gateway.id, task=task.get_name(), error=repr(error))
         context.set_code(grpc.StatusCode.UNAVAILABLE)
         context.set_details("the stream ended; connect again")
 
-    async def _first_request(self, context: Any) -> Any:
-        (read,) = await self._race({"xds first request": context.read()}, FIRST_REQUEST_TIMEOUT_S)
-        if not read.cancelled():
-            return read.result()
-        closing = self._closing.is_set()
-        await context.abort(
-            grpc.StatusCode.UNAVAILABLE if closing else grpc.StatusCode.DEADLINE_EXCEEDED,
-            "the controller is shutting down" if closing else "no request came on the stream",
-        )
-        raise AssertionError("abort returned")
-
-    async def _race(
-        self, work: Mapping[str, Coroutine[Any, Any, Any]], timeout_s: float | None = None
-    ) -> list[asyncio.Task[Any]]:
-        """Run tasks until the first is over, the server closes, or the time is up; all have ended then."""
-        tasks = [asyncio.create_task(each, name=name) for name, each in work.items()]
-        closing = asyncio.create_task(self._closing.wait(), name="xds closing")
-        try:
-            await asyncio.wait([*tasks, closing], timeout=timeout_s, return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            for task in (*tasks, closing):
-                task.cancel()
-            await asyncio.gather(*tasks, closing, return_exceptions=True)
-        return tasks
-
-    async def _admit(self, first: Any, context: Any) -> _Gateway:
+    async def _admit(self, first: Any, context: Any) -> Gateway:
         if first is grpc.aio.EOF:
             await context.abort(grpc.StatusCode.INVALID_ARGUMENT, "the stream ended before a request")
-        gateway = self._gateways.get(first.node.id)
+        gateway = self._gateways.of_node(first.node.id)
         if gateway is None:
-            self._refuse(first.node.id, context.peer())
-            known = ", ".join(sorted(self._gateways))
+            self._gateways.refuse(first.node.id, context.peer())
             await context.abort(
                 grpc.StatusCode.INVALID_ARGUMENT,
                 f"no gateway has the id {first.node.id[:128]!r}; "
-                f"set node.id in the Envoy bootstrap to one of: {known}",
+                f"set node.id in the Envoy bootstrap to one of: {self._gateways.known()}",
             )
             raise AssertionError("abort returned")
         if len(gateway.clients) >= MAX_STREAMS:
             await context.abort(
-                grpc.StatusCode.RESOURCE_EXHAUSTED, f"{MAX_STREAMS} Envoys already use this id"
+                grpc.StatusCode.RESOURCE_EXHAUSTED, f"{MAX_STREAMS} streams already use this gateway"
             )
         return gateway
-
-    def _refuse(self, node_id: str, peer: str) -> None:
-        key = node_id[:128]
-        if key not in self._strangers:
-            # Said once: an Envoy that is refused comes back for ever.
-            self._log.warning(
-                "an Envoy with an unknown node id was refused; add a gateway with this id or correct "
-                "node.id in its bootstrap",
-                node=key,
-                peer=peer,
-                gateways=sorted(self._gateways),
-            )
-            if len(self._strangers) >= MAX_STRANGERS:
-                del self._strangers[next(iter(self._strangers))]
-        self._strangers[key] = self._strangers.get(key, 0) + 1
-        self._hooks.on_stranger(key)
-
-    async def _read(self, gateway: _Gateway, client: _Client, context: Any) -> None:
-        while (request := await context.read()) is not grpc.aio.EOF:
-            self._take(gateway, client, request)
-
-    def _take(self, gateway: _Gateway, client: _Client, request: Any) -> None:
-        answer = client.stream.on_request(request, gateway.snapshot, self._clock.now())
-        if isinstance(answer, Acked):
-            gateway.acked[answer.type_url] = answer.version
-            self._hooks.on_ack(gateway.id, SHORT[answer.type_url], answer.seconds)
-        elif isinstance(answer, Nacked):
-            self._nacked(gateway, answer)
-        client.wake.set()
-
-    def _nacked(self, gateway: _Gateway, answer: Nacked) -> None:
-        name, message = SHORT[answer.type_url], answer.message[:MAX_MESSAGE_CHARS]
-        info = NackInfo(name, answer.version, message, self._clock.now())
-        gateway.nacks += 1
-        gateway.last_nack = info
-        if gateway.snapshot and gateway.snapshot.version(answer.type_url) == answer.version:
-            gateway.nacked[answer.type_url] = info
-        self._log.error(
-            "an Envoy refused a configuration and keeps the one before",
-            gateway=gateway.id,
-            type=name,
-            version=answer.version,
-            message=message,
-        )
-        self._hooks.on_nack(gateway.id, name, message)
-
-    async def _send(self, gateway: _Gateway, client: _Client, context: Any) -> None:
-        while True:
-            client.wake.clear()
-            while (response := self._next(gateway, client)) is not None:
-                async with asyncio.timeout(WRITE_TIMEOUT_S):
-                    await context.write(response)
-            await self._pause(gateway, client)
-
-    def _next(self, gateway: _Gateway, client: _Client) -> Any | None:
-        if gateway.snapshot is None:
-            return None
-        response = client.stream.next_response(gateway.snapshot, self._clock.now())
-        if response is not None:
-            gateway.pushes += 1
-            self._hooks.on_push(gateway.id, SHORT[response.type_url])
-        return response
-
-    async def _pause(self, gateway: _Gateway, client: _Client) -> None:
-        held = gateway.snapshot is not None and client.stream.holds(gateway.snapshot)
-        try:
-            async with asyncio.timeout(HOLD_POLL_S if held else None):
-                await client.wake.wait()
-        except TimeoutError:
-            return
-
-
-def _status(gateway: _Gateway) -> GatewayStatus:
-    return GatewayStatus(
-        gateway=gateway.id,
-        streams=len(gateway.clients),
-        published=gateway.snapshot is not None,
-        pushes=gateway.pushes,
-        nacks=gateway.nacks,
-        last_nack=gateway.last_nack,
-        types={SHORT[url]: _type_status(gateway, url) for url in TYPES},
-    )
-
-
-def _type_status(gateway: _Gateway, url: str) -> TypeStatus:
-    version = gateway.snapshot.version(url) if gateway.snapshot else ""
-    acked = [client.stream.acked(url) for client in gateway.clients]
-    return TypeStatus(
-        version=version,
-        acked=gateway.acked.get(url, ""),
-        in_force=bool(version and acked) and all(each == version for each in acked),
-        nacked=gateway.nacked.get(url),
-    )

@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from envoy.config.endpoint.v3 import endpoint_pb2
 from google.protobuf import any_pb2
 
-from headrace_controller.projection.plan import Endpoints, Plan
-from headrace_controller.settings import EnvoySettings, GatewaySettings
-from headrace_controller.xds.names import CDS, EDS, LDS, RDS, SHORT, TYPES, cluster_name
+from headrace_controller.projection.plan import Endpoints, Plan, PoolShape
+from headrace_controller.settings import EnvoySettings, GatewayReportsSettings, GatewaySettings
+from headrace_controller.xds.names import CDS, EDS, LDS, RDS, SHORT, TYPES, class_name, cluster_name
 from headrace_controller.xds.refs import refs_of
 from headrace_controller.xds.resources.clusters import Baseline, build_cluster
 from headrace_controller.xds.resources.endpoints import Assignment, LeftOut, WeightError
 from headrace_controller.xds.resources.listeners import build_listener
-from headrace_controller.xds.resources.routes import build_routes
+from headrace_controller.xds.resources.routes import RouteBuilder
 from headrace_controller.xds.resources.wire import packed
+from headrace_controller.xds.upstreams import PLAIN_UPSTREAM, Upstream
 
 
 class InconsistentSnapshot(Exception):  # noqa: N818
@@ -34,6 +36,12 @@ class Resource:
     version: str
     box: any_pb2.Any
     refs: frozenset[str] = frozenset()
+
+
+def no_endpoints(name: str) -> Resource:
+    """The endpoints of a pool that nobody knows: none."""
+    message = endpoint_pb2.ClusterLoadAssignment(cluster_name=name)
+    return Resource(name, "none", packed(message))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -62,15 +70,31 @@ class Snapshot:
 
 @dataclass(slots=True)
 class _Pool:
-    """What is kept of one pool: its message, and the resource last made from it."""
+    """What is kept of one pool, or class of one: its message, and the resource last made from it."""
 
     assignment: Assignment
     resource: Resource | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class _Cluster:
+    """One cluster of a plan: a pool, or a class of it (`number`), under its name.
+
+    A pool in classes has endpoints as a whole too, for Envoys that have a cluster of their own.
+    """
+
+    name: str
+    model: str
+    shape: PoolShape
+    number: int | None = None
+    endpoints_only: bool = False
+
+
 class SnapshotBuilder:
     """Builds the snapshots of one gateway, and keeps what did not change.
 
+    `aliases` are other names of models, `upstreams` say how the engines of a model are spoken to,
+    `reports` how gateways report to the controller, None = not at all.
     `epoch_ns` (Unix time) starts every version, so that a later builder's versions are higher. An
     unchanged plan gives the same `Snapshot` object; a change of weights makes only the EDS
     resources of its pools anew. A build that raises changes no version.
@@ -83,14 +107,23 @@ class SnapshotBuilder:
         *,
         baseline: Baseline | None = None,
         epoch_ns: int = 0,
+        aliases: Mapping[str, str] | None = None,
+        upstreams: Mapping[str, Upstream] | None = None,
+        reports: GatewayReportsSettings | None = None,
     ) -> None:
         self._gateway = gateway
+        self._reports = reports
         self._envoy = envoy
         self._baseline: Baseline | None = baseline
         self._epoch = f"{epoch_ns:020d}"
         self._count = 0
         self._pools: dict[str, _Pool] = {}
+        self._aliases = dict(aliases or {})
+        self._upstreams = dict(upstreams or {})
+        self._routes = RouteBuilder(envoy, baseline, self._aliases, self._upstreams)
         self._models: tuple[str, ...] | None = None
+        self._shapes: Mapping[str, PoolShape] = {}
+        self._clusters: tuple[_Cluster, ...] = ()
         self._static: dict[str, Mapping[str, Resource]] = {}
         self._last: Snapshot | None = None
 
@@ -98,16 +131,19 @@ class SnapshotBuilder:
         """The snapshot for `plan`. Raises InconsistentSnapshot."""
         version = f"{self._epoch}-{self._count + 1:010d}"
         models = tuple(sorted(plan.pools))
+        same = models == self._models and (plan.shapes is self._shapes or plan.shapes == self._shapes)
+        clusters = self._clusters if same else tuple(_clusters(models, plan))
         try:
-            endpoints = [self._assign(model, plan, version) for model in models]
-            static = self._static if models == self._models else self._build_static(models, version)
+            endpoints = [self._assign(cluster, plan, version) for cluster in clusters]
+            static = self._static if same else self._build_static(models, plan, clusters, version)
         except (WeightError, UnicodeError) as error:
             raise InconsistentSnapshot(f"gateway {self._gateway.id!r}: {error}") from error
         types = {**static, EDS: {resource.name: resource for resource in endpoints}}
-        if models != self._models:
-            check(types, self._gateway.id)
-            self._models, self._static = models, static
-            self._pools = {model: self._pools[model] for model in models}
+        if not same:
+            check(types, self._gateway.id, {each.name for each in clusters if each.endpoints_only})
+            self._models, self._shapes, self._static = models, plan.shapes, static
+            self._clusters = clusters
+            self._pools = {cluster.name: self._pools[cluster.name] for cluster in clusters}
         return self._publish(types, version)
 
     def _publish(self, types: Mapping[str, Mapping[str, Resource]], version: str) -> Snapshot:
@@ -116,7 +152,10 @@ class SnapshotBuilder:
             url: _unless_same(last.types[url] if last else None, resources, version)
             for url, resources in types.items()
         }
-        left_out = tuple(each for pool in self._pools.values() for each in pool.assignment.left_out)
+        # Once, although a cell may be left out of several classes.
+        left_out = tuple(
+            dict.fromkeys(each for pool in self._pools.values() for each in pool.assignment.left_out)
+        )
         if last is not None and all(made[url] is last.types[url] for url in TYPES):
             if left_out == last.left_out:
                 return last
@@ -125,33 +164,42 @@ class SnapshotBuilder:
         self._last = Snapshot(self._gateway.id, made, left_out)
         return self._last
 
-    def _assign(self, model: str, plan: Plan, version: str) -> Resource:
-        name = cluster_name(model)
-        pool = self._pools.get(model) or _Pool(Assignment(model, name))
-        serialised = pool.assignment.update(self._of_gateway(model, plan), equal=self._baseline is not None)
+    def _assign(self, cluster: _Cluster, plan: Plan, version: str) -> Resource:
+        name = cluster.name
+        pool = self._pools.get(name) or _Pool(Assignment(cluster.model, name))
+        serialised = pool.assignment.update(self._of_gateway(cluster, plan), equal=self._baseline is not None)
         if serialised is not None and (pool.resource is None or serialised != pool.resource.box.value):
             pool.resource = Resource(name, version, any_pb2.Any(type_url=EDS, value=serialised))
-        self._pools[model] = pool
+        self._pools[name] = pool
         assert pool.resource is not None, "the first update always gives a message"
         return pool.resource
 
-    def _of_gateway(self, model: str, plan: Plan) -> Endpoints:
+    def _of_gateway(self, cluster: _Cluster, plan: Plan) -> Endpoints:
+        model, number = cluster.model, cluster.number
         try:
-            return plan.pools[model][self._gateway.id]
-        except KeyError:
+            of_pool = plan.pools[model] if number is None else plan.classes[model][number]
+            return of_pool[self._gateway.id]
+        except (KeyError, IndexError):
             raise InconsistentSnapshot(
                 f"pool {model!r} does not name the gateway {self._gateway.id!r}"
             ) from None
 
-    def _build_static(self, models: tuple[str, ...], version: str) -> dict[str, Mapping[str, Resource]]:
-        """LDS, RDS and CDS, which depend on the models and the settings only."""
-        clusters = [build_cluster(model, self._envoy, self._baseline) for model in models]
+    def _build_static(
+        self, models: tuple[str, ...], plan: Plan, clusters: Iterable[_Cluster], version: str
+    ) -> dict[str, Mapping[str, Resource]]:
+        """LDS, RDS and CDS, which depend on the models, their pools' shapes and the settings only."""
         messages: dict[str, list[Any]] = {
-            CDS: clusters,
-            LDS: [build_listener(self._gateway, self._envoy)],
-            RDS: [build_routes(models, self._envoy, self._baseline)],
+            CDS: [self._build_cluster(cluster) for cluster in clusters if not cluster.endpoints_only],
+            LDS: [
+                build_listener(self._gateway, self._envoy, renames=bool(self._aliases), reports=self._reports)
+            ],
+            RDS: [self._routes.build(models, plan.shapes)],
         }
         return {url: self._keep_same(url, made, version) for url, made in messages.items()}
+
+    def _build_cluster(self, cluster: _Cluster) -> Any:
+        upstream = self._upstreams.get(cluster.model, PLAIN_UPSTREAM)
+        return build_cluster(cluster.name, self._envoy, self._baseline, cluster.shape, upstream)
 
     def _keep_same(self, url: str, messages: Iterable[Any], version: str) -> Mapping[str, Resource]:
         resources: dict[str, Resource] = {}
@@ -164,11 +212,24 @@ class SnapshotBuilder:
         return resources
 
 
+def _clusters(models: Iterable[str], plan: Plan) -> Iterable[_Cluster]:
+    for model in models:
+        shape = plan.shape(model)
+        yield _Cluster(cluster_name(model), model, shape, endpoints_only=bool(shape.classes))
+        for number, each in enumerate(shape.classes):
+            yield _Cluster(class_name(model, each.max_model_len), model, shape, number)
+
+
 _NEEDS = {LDS: RDS, RDS: CDS, CDS: EDS}
 
 
-def check(types: Mapping[str, Mapping[str, Resource]], gateway: str) -> None:
-    """Raise InconsistentSnapshot unless all that a resource refers to is there, under its name."""
+def check(
+    types: Mapping[str, Mapping[str, Resource]], gateway: str, endpoints_only: Collection[str] = ()
+) -> None:
+    """Raise InconsistentSnapshot unless all that a resource refers to is there, under its name.
+
+    Endpoints need a cluster, except those named in `endpoints_only`.
+    """
     for url, needed in _NEEDS.items():
         for resource in types[url].values():
             missing = sorted(resource.refs - types[needed].keys())
@@ -177,7 +238,8 @@ def check(types: Mapping[str, Mapping[str, Resource]], gateway: str) -> None:
                     f"gateway {gateway!r}: {SHORT[url]} {resource.name!r} needs "
                     f"{SHORT[needed]} {missing[0]!r}, which is not there"
                 )
-    unused = sorted(types[EDS].keys() - {ref for each in types[CDS].values() for ref in each.refs})
+    used = {ref for each in types[CDS].values() for ref in each.refs}.union(endpoints_only)
+    unused = sorted(types[EDS].keys() - used)
     if unused:
         raise InconsistentSnapshot(f"gateway {gateway!r}: no cluster uses EDS {unused[0]!r}")
 

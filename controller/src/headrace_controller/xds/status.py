@@ -21,7 +21,8 @@ class TypeStatus:
     """One type of one gateway.
 
     `version` is what is published and `acked` what an Envoy accepted last ("" = nothing yet);
-    `in_force` says that every connected Envoy accepted what is published. `nacked` is set while
+    `in_force` says that every connected Envoy that takes this type accepted what is published and
+    it wants. `nacked` is set while
     the published version stands refused.
     """
 
@@ -33,7 +34,10 @@ class TypeStatus:
 
 @dataclass(frozen=True, slots=True)
 class GatewayStatus:
-    """One gateway. `streams` counts its connected Envoys; `types` is keyed CDS, EDS, LDS, RDS."""
+    """One gateway. `streams` counts its connected Envoys; `types` is keyed CDS, EDS, LDS, RDS.
+
+    `unknown` are the pools that an Envoy takes endpoints of and that no cell serves.
+    """
 
     gateway: str
     streams: int = 0
@@ -42,6 +46,7 @@ class GatewayStatus:
     nacks: int = 0
     last_nack: NackInfo | None = None
     types: Mapping[str, TypeStatus] = field(default_factory=dict)
+    unknown: tuple[str, ...] = ()
 
     @property
     def connected(self) -> bool:

@@ -8,7 +8,7 @@ from typing import Any
 from envoy.service.discovery.v3 import discovery_pb2
 
 from headrace_controller.xds.names import CDS, EDS, RDS, TYPES
-from headrace_controller.xds.snapshot import Snapshot
+from headrace_controller.xds.snapshot import Resource, Snapshot
 from headrace_controller.xds.subscription import Subscription
 
 HOLD_S = 1.0
@@ -37,17 +37,29 @@ class Stream:
     """The state of one stream; the fleet bounds its size, whatever the Envoy sends.
 
     A type is sent when what the Envoy should have differs from what it was sent. Nothing is
-    queued: a response is made of the newest snapshot when it can be written.
+    queued: a response is made of the newest snapshot when it can be written. With
+    `endpoints_only` it is a stream of the endpoint discovery service.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *, endpoints_only: bool = False) -> None:
+        self.endpoints_only = endpoints_only
+        self._types = (EDS,) if endpoints_only else TYPES
         self._subscriptions: dict[str, Subscription] = {}
         self._nonces = 0
 
-    def acked(self, type_url: str) -> str:
-        """The version that this Envoy accepted last; "" = none."""
+    def wants(self, type_url: str) -> bool:
+        """True once the Envoy asked for a type."""
+        return type_url in self._subscriptions
+
+    def settled(self, type_url: str, snapshot: Snapshot) -> bool:
+        """True when the Envoy took all of a type that is published and it wants."""
         subscription = self._subscriptions.get(type_url)
-        return subscription.acked if subscription else ""
+        return subscription is not None and subscription.settled(snapshot.types[type_url])
+
+    def unknown(self, snapshot: Snapshot) -> set[str]:
+        """Names of endpoints that are asked for and that nobody knows."""
+        endpoints = self._subscriptions.get(EDS)
+        return endpoints.unknown(snapshot.types[EDS]) if endpoints else set()
 
     def refuses(self, type_url: str) -> str:
         """The version of a type that stands refused; "" = none."""
@@ -59,12 +71,12 @@ class Stream:
 
         Types that are not served here, and answers to responses that were never sent, are ignored.
         """
-        url = request.type_url
-        if url not in TYPES:
+        url = request.type_url or (EDS if self.endpoints_only else "")
+        if url not in self._types:
             return None
         subscription = self._subscriptions.get(url)
         if subscription is None:
-            self._subscriptions[url] = self._first(request, published)
+            self._subscriptions[url] = self._first(url, request, published)
             return None
         # Names in a request that answers an older response are stale: newer ones are on their way.
         if request.response_nonce == subscription.nonce:
@@ -77,16 +89,16 @@ class Stream:
             return Nacked(url, sent.version, request.error_detail.message)
         return Acked(url, sent.version, max(0.0, now - sent.at))
 
-    def _first(self, request: Any, published: Snapshot | None) -> Subscription:
+    def _first(self, url: str, request: Any, published: Snapshot | None) -> Subscription:
         """The subscription of an Envoy that may hold something from before.
 
         One that holds what is published needs it not again, but for endpoints: it may have met a
         new cluster just before the stream broke.
         """
-        subscription = Subscription(request.type_url)
+        subscription = Subscription(url, fill=self.endpoints_only)
         subscription.subscribe(request.resource_names)
-        if published is not None and request.type_url != EDS:
-            current = published.types[request.type_url]
+        if published is not None and url != EDS:
+            current = published.types[url]
             if request.version_info == current.version:
                 subscription.resume(current)
         return subscription
@@ -96,7 +108,7 @@ class Stream:
 
         In the order CDS, EDS, LDS, RDS: make before break.
         """
-        for url in TYPES:
+        for url in self._types:
             subscription = self._subscriptions.get(url)
             if subscription is None:
                 continue
@@ -104,15 +116,17 @@ class Stream:
             resources = subscription.pending(published)
             if resources is None or self._held(url, snapshot, now):
                 continue
+            kept = self._still_routed(subscription, snapshot, now)
             self._nonces += 1
-            subscription.sent(str(self._nonces), published.version, resources, now)
+            subscription.sent(str(self._nonces), published.version, [*resources, *kept], now)
             if url == CDS:
                 self._renew_endpoints(snapshot)
             return discovery_pb2.DiscoveryResponse(
-                version_info=published.version,
+                # With more than what is published it is not that version, should the stream break now.
+                version_info=published.version + "+" if kept else published.version,
                 type_url=url,
                 nonce=subscription.nonce,
-                resources=[each.box for each in resources],
+                resources=[each.box for each in (*resources, *kept)],
             )
         return None
 
@@ -132,18 +146,30 @@ class Stream:
         if clusters is None or routes is None:
             return False
         if url == RDS:
-            return now - clusters.sent_at < HOLD_S and self._clusters_in_the_making(clusters)
+            return now - clusters.sent_at < HOLD_S and self._clusters_in_the_making(snapshot)
         if url == CDS and _only_removes(clusters, snapshot):
-            waiting = routes.outstanding and now - routes.sent_at < HOLD_S
-            return bool(waiting) or routes.pending(snapshot.types[RDS]) is not None
+            return self._routes_in_the_making(routes, snapshot, now)
         return False
 
-    def _clusters_in_the_making(self, clusters: Subscription) -> bool:
+    def _still_routed(self, subscription: Subscription, snapshot: Snapshot, now: float) -> list[Resource]:
+        """Clusters that go while others come: they stay until the Envoy has routes without them."""
+        routes = self._subscriptions.get(RDS)
+        if subscription.url != CDS or routes is None or not self._routes_in_the_making(routes, snapshot, now):
+            return []
+        published = snapshot.types[CDS].resources
+        return [each for name, each in subscription.had.items() if name not in published]
+
+    def _routes_in_the_making(self, routes: Subscription, snapshot: Snapshot, now: float) -> bool:
+        """True until the Envoy has taken the routes that do without what is to go."""
+        waiting = routes.outstanding and now - routes.sent_at < HOLD_S
+        return bool(waiting) or routes.pending(snapshot.types[RDS]) is not None
+
+    def _clusters_in_the_making(self, snapshot: Snapshot) -> bool:
         """True until the Envoy has taken its clusters and the endpoints of each."""
-        endpoints = self._subscriptions.get(EDS)
+        clusters, endpoints = self._subscriptions[CDS], self._subscriptions.get(EDS)
         if clusters.outstanding or (endpoints and endpoints.outstanding):
             return True
-        needed = {ref for cluster in clusters.had.values() for ref in cluster.refs}
+        needed = {ref for cluster in snapshot.types[CDS].resources.values() for ref in cluster.refs}
         return not needed <= (endpoints.had.keys() if endpoints else set())
 
 

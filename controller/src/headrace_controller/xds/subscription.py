@@ -6,14 +6,11 @@ import math
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from headrace_controller.xds.names import CDS, LDS
-from headrace_controller.xds.snapshot import Resource, TypeSnapshot
+from headrace_controller.xds.names import EDS, WHOLE
+from headrace_controller.xds.snapshot import Resource, TypeSnapshot, no_endpoints
 
 MAX_OUTSTANDING = 32
 MAX_NAMES = 65536
-
-WHOLE = frozenset({CDS, LDS})
-"""Types whose every response is the whole set: what it does not name, the Envoy deletes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,10 +26,12 @@ class Subscription:
     """The state of one type; `had` is what was sent last under each name.
 
     A version that the Envoy refused is not sent again: only a new version of the type is, and
-    then all of it, for it is not known which parts of the refused one the Envoy took.
+    then all of it, for it is not known which parts of the refused one the Envoy took. With `fill`,
+    endpoints that nobody knows are answered by an assignment without any.
     """
 
     url: str
+    fill: bool = False
     names: frozenset[str] = frozenset()
     nonce: str = ""
     had: dict[str, Resource] = field(default_factory=dict)
@@ -41,6 +40,7 @@ class Subscription:
     acked: str = ""
     nacked: str = ""
     outstanding: dict[str, Sent] = field(default_factory=dict)
+    _filled: dict[str, Resource] = field(default_factory=dict)
 
     def resume(self, published: TypeSnapshot) -> None:
         """Start as an Envoy that holds what is published."""
@@ -56,6 +56,7 @@ class Subscription:
         if self.url not in WHOLE:
             # A name that went and comes back is a new subscription, and wants an answer.
             self.had = {name: each for name, each in self.had.items() if name in wanted}
+            self._filled = {name: each for name, each in self._filled.items() if name in wanted}
 
     def pending(self, published: TypeSnapshot) -> list[Resource] | None:
         """What to send now: None = nothing; an empty list = 'there are none'."""
@@ -65,9 +66,21 @@ class Subscription:
         wanted = self._wanted(published)
         if self.url not in WHOLE:
             return [each for each in wanted if self.had.get(each.name) is not each] or None
-        if self.had_version == published.version and len(self.had) == len(wanted):
+        if self.nacked or (self.had_version == published.version and len(self.had) == len(wanted)):
             return None
         return wanted
+
+    def settled(self, published: TypeSnapshot) -> bool:
+        """True when the Envoy took all of what is published and it wants."""
+        if self.outstanding or self.nacked:
+            return False
+        if self.url in WHOLE:
+            return self.had_version == published.version and len(self.had) == len(self._wanted(published))
+        return all(self.had.get(each.name) is each for each in self._wanted(published))
+
+    def unknown(self, published: TypeSnapshot) -> set[str]:
+        """Names that are asked for and that nobody knows."""
+        return set(self.names - published.resources.keys())
 
     def forget(self) -> None:
         """Take it that the Envoy holds nothing of what it was sent."""
@@ -105,4 +118,11 @@ class Subscription:
     def _wanted(self, published: TypeSnapshot) -> list[Resource]:
         if self.url in WHOLE and (not self.names or "*" in self.names):
             return list(published.resources.values())
-        return [published.resources[name] for name in sorted(self.names) if name in published.resources]
+        found = []
+        for name in sorted(self.names):
+            resource = published.resources.get(name)
+            if resource is None and self.fill and self.url == EDS:
+                resource = self._filled.setdefault(name, no_endpoints(name))
+            if resource is not None:
+                found.append(resource)
+        return found

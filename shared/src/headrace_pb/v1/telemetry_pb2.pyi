@@ -260,9 +260,17 @@ class CellFacts(_message.Message):
     GPUS_FIELD_NUMBER: _builtins.int
     LABELS_FIELD_NUMBER: _builtins.int
     MEMBER_NODES_FIELD_NUMBER: _builtins.int
+    HEALTH_PATH_FIELD_NUMBER: _builtins.int
+    TLS_FIELD_NUMBER: _builtins.int
     cell_id: _builtins.str
     engine_kind: _builtins.str
     engine_version: _builtins.str
+    health_path: _builtins.str
+    """Where engines of this kind say cheaply whether they are well, "/health" with most; empty while
+    the agent does not know the kind yet.
+    """
+    tls: _builtins.bool
+    """Whether the engine is reached by https."""
     @_builtins.property
     def address(self) -> Global___Address:
         """Where gateways reach the engine, which may differ from where the agent reaches it."""
@@ -288,10 +296,12 @@ class CellFacts(_message.Message):
         gpus: _abc.Iterable[Global___GpuFacts] | None = ...,
         labels: _abc.Mapping[_builtins.str, _builtins.str] | None = ...,
         member_nodes: _abc.Iterable[_builtins.str] | None = ...,
+        health_path: _builtins.str = ...,
+        tls: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["address", b"address"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["address", b"address", "cell_id", b"cell_id", "engine_kind", b"engine_kind", "engine_version", b"engine_version", "gpus", b"gpus", "labels", b"labels", "member_nodes", b"member_nodes", "models", b"models"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["address", b"address", "cell_id", b"cell_id", "engine_kind", b"engine_kind", "engine_version", b"engine_version", "gpus", b"gpus", "health_path", b"health_path", "labels", b"labels", "member_nodes", b"member_nodes", "models", b"models", "tls", b"tls"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from headrace_controller.control.fleet_view import Views
+from headrace_controller.admin.desk import Desk, Memory
+from headrace_controller.control.confirmation import Question
 from headrace_controller.control.loop import ControlLoop
 from headrace_controller.control.metrics import Metrics
 from headrace_controller.projection import Plan
@@ -10,7 +11,6 @@ from headrace_controller.settings import ControllerSettings
 from headrace_controller.xds.server import XdsServer
 from headrace_pb.v1 import telemetry_pb2 as pb
 from headrace_shared import config
-from headrace_shared.net import HostPort
 from tests.support.clock import FakeClock
 
 SETTINGS = """\
@@ -23,24 +23,30 @@ lifecycle: {barrier_s: 0, ramp_s: 0}
 class Region:
     """One controller's inside; implements control.loop.Outside and does nothing there."""
 
-    def __init__(self, more: str = "") -> None:
+    def __init__(self, more: str = "", clock: FakeClock | None = None) -> None:
         self.settings = config.parse(SETTINGS + more, ControllerSettings)
-        self.clock = FakeClock()
+        self.clock = clock or FakeClock()
         self.metrics = Metrics()
         self.loop = ControlLoop(self.settings, self.clock, self.metrics, self, None)
         self.xds = XdsServer(self.clock, [gateway.id for gateway in self.settings.gateways])
-        self.views = Views(self.settings, self.clock, self.loop, self.xds)
+        memory = Memory(self.settings, self.metrics)
+        self.desk = Desk(self.settings, self.clock, self.loop, self.xds, self.metrics, memory)
+        self.views, self.operators = self.desk.views, self.desk.operators
 
     def publish(self, plan: Plan) -> None:
         """Nobody is told."""
 
-    def ask_engine(self, cell_id: str, address: HostPort, timeout_s: float) -> None:
+    def ask_engine(self, cell_id: str, question: Question, timeout_s: float) -> None:
         """Nobody is asked."""
 
     def send(self, node: str, message: pb.ControllerMessage) -> bool:
         return False
 
-    def connect(self, *cells: str, node: str = "n1") -> None:
+    def close(self) -> None:
+        """Write what is waiting, as a controller that ends does."""
+        self.desk.close()
+
+    def connect(self, *cells: str, node: str = "n1", site: str = "berlin") -> None:
         """A node says Hello."""
         facts = [
             pb.CellFacts(
@@ -52,7 +58,7 @@ class Region:
             )
             for cell in cells
         ]
-        self.loop.hello(pb.Hello(node=node, site="berlin", incarnation=1, cells=facts), self.clock.now())
+        self.loop.hello(pb.Hello(node=node, site=site, incarnation=1, cells=facts), self.clock.now())
 
     def beat(self, cell: str, node: str = "n1", **more: object) -> None:
         """A beat of one serving cell; `more` are fields of CellBeat."""

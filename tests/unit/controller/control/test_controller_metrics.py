@@ -1,53 +1,23 @@
-"""The gauges of the metrics page: one view, and what is absent in it stays absent."""
+"""The gauges of the metrics page: what is absent stays absent, and no slice of it is long."""
 
 from __future__ import annotations
 
-import json
-from dataclasses import replace
-from typing import Any
-
+import numpy as np
 import pytest
-from prometheus_client import generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
+from headrace_controller.control import gauges as module
+from headrace_controller.control.gauges import escape
 from headrace_controller.control.metrics import Metrics
-from headrace_controller.control.view import FleetView, GatewayView, MemberView
-from tests.support.views import cell_view
+from headrace_pb.v1 import telemetry_pb2 as pb
+from tests.unit.controller.control.region import Region
 
-CELL = cell_view(
-    'c"1\\\n',
-    site="berlin",
-    pressure=0.25,
-    pressures={"gw-1": 0.25},
-    weights={"gw-1": 70, "gw-2": 0},
-    signals={"kv_fill": 0.5, "rtt_ms": None, "queue_depth": 0.0},
-    fallback="dcgm_fallback",
-)
-NEVER_HEARD = replace(
-    CELL,
-    id="c2",
-    pressures={},
-    weights={},
-    signals={},
-    fallback="",
-    heartbeat_age_s=None,
-    members=(MemberView("host-2", False, 0.1, "dcgm", ("GPU-a",)), MemberView("host-3", True, None, "", ())),
-    member_lost=True,
-)
-VIEW = FleetView(
-    region="r",
-    baseline="",
-    published=True,
-    warm_start="",
-    self_preservation=True,
-    gateways=(GatewayView("gw-1", True, 2, 7, 1, "no", {}), GatewayView("gw-2", False, 0, 0, 0, "", {})),
-    cells=(CELL, NEVER_HEARD),
-)
+Page = dict[str, dict[tuple[str, ...], float]]
 
 
-def page(metrics: Metrics) -> dict[str, dict[tuple[str, ...], float]]:
+def page(region: Region) -> Page:
     """Values by metric and label values, label names in order."""
-    text = generate_latest(metrics.registry).decode()
+    text = "".join(region.desk.surface.gauges.slices())
     return {
         family.name: {
             tuple(sample.labels[name] for name in sorted(sample.labels)): sample.value
@@ -58,53 +28,101 @@ def page(metrics: Metrics) -> dict[str, dict[tuple[str, ...], float]]:
 
 
 @pytest.fixture
-def gauges() -> dict[str, dict[tuple[str, ...], float]]:
-    metrics = Metrics()
-    metrics.watch(lambda: VIEW)
-    return page(metrics)
+def region() -> Region:
+    """c1 is READY and measured by NVML; c2 has said Hello only."""
+    made = Region()
+    made.connect("c1", "c2")
+    made.tick()
+    signals = pb.Signals(kv_fill=0.5, queue_depth=0)
+    made.beat("c1", signals=signals, hardware_source=pb.HARDWARE_SOURCE_NVML)
+    made.tick()
+    return made
 
 
-def test_gauges_are_those_of_the_view(gauges: dict[str, Any]) -> None:
-    one, berlin = CELL.id, "berlin"
-    assert gauges["headrace_cell_pressure"] == {(one, "gw-1", berlin): 0.25}
-    assert gauges["headrace_cell_weight"] == {(one, "gw-1", berlin): 70, (one, "gw-2", berlin): 0}
-    assert gauges["headrace_cell_state"] == {(one, berlin): 2, ("c2", berlin): 2}
-    assert gauges["headrace_gateway_connected"] == {("gw-1",): 2, ("gw-2",): 0}
-    assert gauges["headrace_self_preservation"] == {(): 1}
+def test_gauges_are_those_of_the_view(region: Region) -> None:
+    found, view = page(region), region.views.fleet()
+    one = next(cell for cell in view.cells if cell.id == "c1")
+    assert found["headrace_cell_weight"] == {
+        ("c1", "gw-1", "berlin"): 100.0,
+        ("c1", "gw-2", "berlin"): 100.0,
+        ("c2", "gw-1", "berlin"): 0.0,
+        ("c2", "gw-2", "berlin"): 0.0,
+    }
+    assert found["headrace_cell_pressure"]["c1", "gw-1", "berlin"] == one.pressures["gw-1"]
+    assert found["headrace_cell_state"] == {("c1", "berlin"): 2, ("c2", "berlin"): 1}
+    assert found["headrace_gateway_connected"] == {("gw-1",): 0, ("gw-2",): 0}
+    assert found["headrace_self_preservation"] == {(): 0}
 
 
-def test_a_figure_that_was_not_measured_has_no_sample(gauges: dict[str, Any]) -> None:
+def test_a_figure_that_was_not_measured_has_no_sample(region: Region) -> None:
     """Zero would be a measurement."""
-    assert gauges["headrace_cell_signal"] == {
-        (CELL.id, "kv_fill", "berlin"): 0.5,
-        (CELL.id, "queue_depth", "berlin"): 0,
-    }
-    assert gauges["headrace_heartbeat_age_seconds"] == {(CELL.id, "berlin"): 0.1}
+    by_name = {key[:2]: value for key, value in page(region)["headrace_cell_signal"].items()}
+    assert by_name["c1", "kv_fill"] == 0.5
+    assert by_name["c1", "queue_depth"] == 0.0
+    assert ("c1", "ttft_p95_s") not in by_name
+    assert not [key for key in by_name if key[0] == "c2" and key[1] not in ("rtt_ms", "jitter_ms")]
 
 
-def test_each_fallback_is_one_or_zero(gauges: dict[str, Any]) -> None:
-    found = {key[:2]: value for key, value in gauges["headrace_cell_fallback"].items()}
+def test_each_fallback_is_one_or_zero(region: Region) -> None:
+    found = {key[:2]: value for key, value in page(region)["headrace_cell_fallback"].items()}
     kinds = ("nvml", "partial", "dcgm_fallback", "member_lost")
-    assert found.keys() == {(cell, kind) for cell in (CELL.id, "c2") for kind in kinds}
-    assert {key for key, value in found.items() if value == 1} == {
-        (CELL.id, "dcgm_fallback"),
-        ("c2", "member_lost"),
-    }
-    assert set(found.values()) == {0, 1}
+    assert found.keys() == {(cell, kind) for cell in ("c1", "c2") for kind in kinds}
+    assert {key for key, value in found.items() if value == 1} == {("c1", "nvml")}
 
 
-def test_each_member_is_up_or_not(gauges: dict[str, Any]) -> None:
-    assert gauges["headrace_cell_member_up"] == {("c2", "host-2", "berlin"): 1, ("c2", "host-3", "berlin"): 0}
+def test_before_the_first_tick_there_are_no_pressures_and_no_weights() -> None:
+    region = Region()
+    region.connect("c1")
+    region.beat("c1", signals=pb.Signals(kv_fill=0.25))
+    found = page(region)
+    assert found["headrace_cell_pressure"] == {}
+    assert set(found["headrace_cell_weight"].values()) == {0.0}
+    assert 0.25 in found["headrace_cell_signal"].values()
 
 
-def test_each_scrape_reads_the_newest_view() -> None:
-    views = [VIEW, replace(VIEW, cells=(), self_preservation=False)]
-    metrics = Metrics()
-    metrics.watch(lambda: views[0])
-    assert page(metrics)["headrace_cell_state"]
-    views.pop(0)
-    assert page(metrics)["headrace_cell_state"] == {}, "a cell that is gone leaves no gauge behind"
-    assert page(metrics)["headrace_self_preservation"] == {(): 0}
+def test_a_cell_that_is_gone_leaves_no_gauge_behind(region: Region) -> None:
+    assert page(region)["headrace_cell_state"]
+    for cell in ("c1", "c2"):
+        region.loop.fleet.remove(cell)
+    assert page(region)["headrace_cell_state"] == {}
+
+
+def test_the_page_is_of_one_moment_however_long_it_takes(region: Region) -> None:
+    slices = region.desk.surface.gauges.slices()
+    first = next(slices)
+    region.loop.fleet.remove("c1")
+    region.loop.fleet.remove("c2")
+    text = first + "".join(slices)
+    assert 'headrace_cell_state{cell="c1",site="berlin"} 2.0' in text
+    assert 'headrace_cell_state{cell="c2",site="berlin"} 1.0' in text
+
+
+def test_no_slice_is_longer_than_it_may_be(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "SLICE", 7)
+    region = Region()
+    region.connect(*(f"c{number}" for number in range(50)))
+    region.tick()
+    slices = list(region.desk.surface.gauges.slices())
+    assert max(text.count("\n") for text in slices[1:]) <= 7
+    lines = "".join(slices).splitlines()
+    assert len([line for line in lines if line.startswith("headrace_cell_state{")]) == 50
+
+
+def test_labels_are_escaped() -> None:
+    assert escape('c"1\\\n') == 'c\\"1\\\\\\n'
+    (family,) = text_string_to_metric_families(
+        f'# TYPE a gauge\na{{b="{escape(chr(34) + chr(92) + chr(10))}"}} 1\n'
+    )
+    assert family.samples[0].labels["b"] == '"\\\n'
+
+
+def test_a_member_is_up_or_not() -> None:
+    region = Region()
+    cell = pb.CellFacts(cell_id="c1", address=pb.Address(host="127.0.0.1", port=1), member_nodes=["n2"])
+    region.loop.hello(pb.Hello(node="n1", site="berlin", incarnation=1, cells=[cell]), region.clock.now())
+    assert page(region)["headrace_cell_member_up"] == {("c1", "n2", "berlin"): 1.0}
+    region.tick(10)
+    assert page(region)["headrace_cell_member_up"] == {("c1", "n2", "berlin"): 0.0}
 
 
 def test_two_controllers_in_one_process_do_not_share_counters() -> None:
@@ -114,10 +132,7 @@ def test_two_controllers_in_one_process_do_not_share_counters() -> None:
     assert two.registry.get_sample_value("headrace_tick_errors_total") == 0
 
 
-def test_the_view_is_plain_data_for_the_api() -> None:
-    found = json.loads(json.dumps(VIEW.to_json(), allow_nan=False))
-    assert found["cells"][0]["signals"] == {"kv_fill": 0.5, "rtt_ms": None, "queue_depth": 0.0}
-    assert found["gateways"][0]["last_nack"] == "no"
-    assert set(found) == {
-        *("region", "baseline", "published", "warm_start", "self_preservation", "gateways", "cells")
-    }
+def test_values_are_written_so_that_they_read_back_the_same(region: Region) -> None:
+    assert region.loop.pressures is not None
+    value = region.loop.pressures.pressure[0, region.loop.fleet.row("c1")]
+    assert np.float64(page(region)["headrace_cell_pressure"]["c1", "gw-1", "berlin"]) == value

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import json
-from datetime import datetime
-from typing import Any
-
 import pytest
 
-from headrace_controller.control.fleet_view import MIN_AGE_S
+from headrace_controller.control.fleet_view import SLICE, STALLED_S, Filter
+from headrace_controller.control.intents.records import Actor
 from headrace_controller.control.view import CellView
 from headrace_pb.v1 import telemetry_pb2 as pb
 from headrace_shared.signals import NAMES
@@ -110,50 +107,88 @@ def test_the_region_says_whether_weights_are_out() -> None:
     ]
 
 
-def refuse(word: str) -> Any:
-    raise AssertionError(f"{word} is no JSON")
+def test_a_page_is_cut_from_the_sorted_ids_and_says_where_the_next_begins() -> None:
+    region = Region()
+    region.connect(*(f"c{number:03d}" for number in range(SLICE + 10)))
+    ids = region.views.matching(Filter())
+    assert list(ids) == sorted(ids)
+    first, following = region.views.page(ids, "", SLICE)
+    second, end = region.views.page(ids, following or "", SLICE)
+    assert (*first, *second) == tuple(ids)
+    assert end is None
+    assert [len(part) for part in region.views.slices(ids)] == [SLICE, 10]
 
 
-def test_every_view_is_strict_json(region: Region) -> None:
-    text = json.dumps(region.views.fleet().to_json(), allow_nan=False)
-    assert json.loads(text, parse_constant=refuse)["cells"][0]["models"] == ["m"]
-    assert json.dumps([event.to_json() for event in region.views.events(10)], allow_nan=False)
+def test_a_page_goes_on_after_a_cell_that_is_gone() -> None:
+    region = Region()
+    region.connect("c1", "c3", "c5")
+    assert region.views.page(region.views.matching(Filter()), "c2", 1) == (("c3",), "c3")
 
 
-def test_a_view_is_reused_for_a_moment_and_no_longer(region: Region) -> None:
-    """However many ask, the fleet is walked ten times a second at most."""
-    first = region.views.fleet()
-    region.clock.advance(MIN_AGE_S * 0.9)
-    assert region.views.fleet() is first
-    region.clock.advance(MIN_AGE_S * 0.2)
-    assert region.views.fleet() is not first
+def test_cells_are_found_by_site_state_model_and_node() -> None:
+    region = Region()
+    region.connect("c1", "c2")
+    region.connect("c3", node="n2", site="paris")
+    region.tick()
+    region.beat("c1")
+    region.tick()
+    find = region.views.matching
+    assert list(find(Filter(state="READY"))) == ["c1"]
+    assert list(find(Filter(state="LOADING", site="berlin"))) == ["c2"]
+    assert list(find(Filter(site="paris"))) == list(find(Filter(node="n2"))) == ["c3"]
+    assert list(find(Filter(model="m", node="n1"))) == ["c1", "c2"]
+    for nothing in (Filter(site="rome"), Filter(state="x"), Filter(model="x"), Filter(node="x")):
+        assert list(find(nothing)) == []
 
 
-def test_what_was_asked_is_seen_at_once(region: Region) -> None:
-    region.views.fleet()
-    region.loop.drain("c1", "repair", None)
-    assert cell(region, "c1").state == "READY", "still the view from before"
-    region.views.forget()
-    assert (cell(region, "c1").state, cell(region, "c1").cause) == ("DRAINING", "repair")
+def test_sites_and_pools_count_what_the_cells_say(region: Region) -> None:
+    region.connect("c9", node="n2", site="paris")
+    region.operators.cordon("paris", True, "", Actor("anna"))
+    region.operators.pin("m", ["berlin"], "", Actor("anna"))
+    region.tick()
+    paris, berlin = sorted(region.views.sites(), key=lambda view: view.cordoned, reverse=True)
+    assert (paris.site, paris.cells, paris.ready, paris.states) == ("paris", 1, 0, {"LOADING": 1})
+    assert (berlin.site, berlin.cells, berlin.ready, berlin.cordoned) == ("berlin", 2, 1, False)
+    (pool,) = region.views.pools()
+    assert (pool.model, pool.cells, pool.ready, pool.ready_by_site) == ("m", 3, 1, {"berlin": 1})
+    assert pool.states == {"LOADING": 2, "READY": 1}
+    assert pool.weights == {"gw-1": 100, "gw-2": 100}
+    assert (pool.max_model_len, pool.pinned_to) == ((4096,), ("berlin",))
 
 
-def test_events_are_the_newest_with_their_time(region: Region) -> None:
-    region.clock.advance(60)
-    region.loop.drain("c1", "repair", None)
-    first, last = region.views.events(2)
-    assert (first.cell, last.cell) == ("c1", "c1")
-    assert (last.from_state, last.to_state, last.event, last.cause) == (
-        *("READY", "DRAINING"),
-        *(last.event, "repair"),
-    )
-    took = datetime.fromisoformat(last.at) - datetime.fromisoformat(first.at)
-    assert took.total_seconds() == pytest.approx(60.0)
-    assert datetime.fromisoformat(last.at).timestamp() == pytest.approx(
-        region.clock.wall_ns() / 1e9, abs=0.01
-    )
-    assert region.views.events(1) == (last,)
-    begun = region.views.events(1000)[0]
-    assert (begun.from_state, begun.to_state) == ("", "LOADING")
+def test_one_cell_has_its_history_and_its_drain(region: Region) -> None:
+    region.operators.drain("c1", "repair", 60, Actor("anna"))
+    region.clock.advance(10)
+    found = region.views.cell("c1")
+    assert found.cell == cell(region, "c1")
+    assert found.drain is not None
+    assert (found.drain.cause, found.drain.finished) == ("repair", False)
+    assert found.drain.remaining_s == pytest.approx(50)
+    assert [each.to_state for each in found.history] == ["LOADING", "READY", "DRAINING"]
+    with pytest.raises(KeyError):
+        region.views.cell("none")
+
+
+def test_a_contribution_is_that_of_the_explanation(region: Region) -> None:
+    """Columns and the explanation of one cell are two ways to the same numbers."""
+    shares = region.loop.pressures.explain(0, region.loop.fleet.row("c1"))  # type: ignore[union-attr]
+    assert cell(region, "c1").contributions == pytest.approx({s.name: s.contribution for s in shares})
+
+
+def test_a_row_that_went_to_another_cell_shows_none_of_its_figures(region: Region) -> None:
+    region.loop.fleet.remove("c1")
+    del region.loop.book._lives["c1"]
+    region.connect("c2", "new")
+    assert region.loop.fleet.row("new") == 0
+    assert cell(region, "new").pressures == {}
+
+
+def test_readiness_is_lost_when_the_loop_stands_still(region: Region) -> None:
+    assert region.views.not_ready() == ""
+    region.clock.advance(STALLED_S + 1)
+    assert "has not turned for 3.0 s" in region.views.not_ready()
+    region.tick()
+    assert region.views.not_ready() == ""
 
 
 def test_a_forgotten_cell_is_in_no_view() -> None:

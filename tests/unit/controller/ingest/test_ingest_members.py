@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from structlog.testing import capture_logs
 
+from headrace_controller.ingest.figures import MAX_SOURCES, check_telemetry
 from headrace_controller.ingest.intake import Intake
 from headrace_controller.ingest.rosters import MAX_LEFT, Rosters
 from headrace_controller.ingest.sessions import Session
@@ -16,11 +17,9 @@ from headrace_controller.ingest.validation import (
     MAX_CELLS,
     MAX_GPUS,
     MAX_NODES,
-    MAX_SOURCES,
     check_cell,
     check_hello,
     check_member,
-    check_telemetry,
 )
 from headrace_pb.v1 import telemetry_pb2 as pb
 from headrace_shared.signals import CELL_SIGNALS, GPU_SIGNALS

@@ -23,7 +23,8 @@ def test_a_cell_held_by_a_live_node_is_refused_to_another() -> None:
     first = opened(sessions, hello("n1", 1, "c1"))
     second = opened(sessions, hello("n2", 1, "c1", "c2"))
     assert second.cells == {"c2"}
-    assert "held by node n1" in second.refused["c1"]
+    assert second.refused["c1"].reason == "cell_held"
+    assert "held by node n1" in second.refused["c1"].detail
     sessions.close(first)
     again = opened(sessions, hello("n2", 1, "c1", "c2"))
     assert again.cells == {"c1", "c2"}

@@ -7,7 +7,8 @@ from google.protobuf.message import DecodeError
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace_controller.ingest.validation import check_cell, check_event, check_hello, check_telemetry
+from headrace_controller.ingest.figures import check_telemetry
+from headrace_controller.ingest.validation import check_cell, check_event, check_hello
 from headrace_pb.v1 import telemetry_pb2 as pb
 
 
@@ -81,6 +82,26 @@ def test_bad_health_and_path_figures_are_refused() -> None:
     assert check_telemetry(path) is not None
 
 
+def test_a_loss_is_a_fraction_and_a_cell_stands_once_in_a_beat() -> None:
+    lossy = check_telemetry(pb.Telemetry(paths=[pb.PathBeat(gateway="g", loss=12.0)]))
+    assert lossy is not None
+    assert lossy.reason == "bad_unit"
+    twice = check_telemetry(pb.Telemetry(cells=[pb.CellBeat(cell_id="c"), pb.CellBeat(cell_id="c")]))
+    assert twice is not None
+    assert twice.reason == "cell_twice"
+
+
+@pytest.mark.parametrize(
+    "model", [pb.ModelFacts(id=""), pb.ModelFacts(id="a\nb"), pb.ModelFacts(id="m", max_model_len=0)]
+)
+def test_a_model_has_a_name_and_a_length_or_none(model: pb.ModelFacts) -> None:
+    facts = cell()
+    facts.models.append(model)
+    rejection = check_cell(facts)
+    assert rejection is not None
+    assert rejection.reason == "bad_model"
+
+
 def test_events_need_a_kind_and_an_id() -> None:
     assert check_event(pb.CellEvent(kind=pb.CELL_EVENT_KIND_ENGINE_DOWN, event_id=1)) is None
     assert check_event(pb.CellEvent(event_id=1)) is not None
@@ -100,3 +121,21 @@ def test_any_bytes_that_parse_are_judged_without_a_crash(data: bytes) -> None:
         except DecodeError:
             continue
         check(message)  # type: ignore[operator]
+
+
+@pytest.mark.parametrize("path", ["", "/health", "/v2/health/ready", "/v1/models", "/", "/a~b_c.d-e"])
+def test_a_health_path_is_a_path_or_not_known(path: str) -> None:
+    facts = cell()
+    facts.health_path = path
+    assert check_cell(facts) is None
+
+
+@pytest.mark.parametrize(
+    "path", ["health", "/a b", "/a?x=1", "/a\n", "/%2e", "http://x/", "/" + "a" * 256, "/ü"]
+)
+def test_what_is_no_health_path_is_refused(path: str) -> None:
+    facts = cell()
+    facts.health_path = path
+    rejection = check_cell(facts)
+    assert rejection is not None
+    assert (rejection.reason, "health_path" in rejection.detail) == ("bad_path", True)

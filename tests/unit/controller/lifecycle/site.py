@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import numpy as np
-
 from headrace_controller.inventory import Fleet
 from headrace_controller.lifecycle import (
     Book,
@@ -50,20 +48,11 @@ class Site:
     def tick(self, seconds: float = 0.05) -> tuple[Instruction, ...]:
         self.now += seconds
         told = self.book.tick(self.now).instructions
-        self.check_mirror()
+        self.book.check()
         return told
 
     def state(self, cell: str) -> CellState:
         return self.book.life(cell).state
-
-    def check_mirror(self) -> None:
-        for life in self.book.lives():
-            row = self.fleet.row(life.cell_id)
-            assert self.fleet.state[row] == life.state
-            assert self.fleet.held[row] == life.held
-            assert self.fleet.telemetry_lost[row] == life.telemetry_lost
-            assert self.fleet.hold_down_until[row] == life.hold_down_until
-            assert np.isnan(self.fleet.ready_since[row]) == (life.ready_since is None)
 
 
 def serving(*cells: str, **settings: object) -> Site:

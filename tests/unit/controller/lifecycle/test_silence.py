@@ -151,6 +151,20 @@ def test_under_the_alarm_engines_are_still_asked() -> None:
     assert len(found.ask) == 9
 
 
+@pytest.mark.parametrize(("silent", "at_once"), [(400, 128), (1000, 16)])
+def test_a_large_outage_is_asked_about_bit_by_bit_and_all_of_it(silent: int, at_once: int) -> None:
+    fleet, _ = outage(1000, silent)
+    silence, now, asked = watch(self_preservation_window_s=60.0), 0.6, []
+    for _ in range(silent // at_once + 1):
+        for number in range(silent, 1000):
+            fleet.touch(f"n-c{number}", now)
+        found = silence.scan(fleet, now).ask.tolist()
+        assert len(found) <= at_once
+        asked += found
+        now += 0.001
+    assert sorted(asked) == list(range(silent))
+
+
 def test_slow_attrition_is_no_outage() -> None:
     """Cells that have been silent for long are not news, however many they are."""
     names = [f"c{number}" for number in range(9)]

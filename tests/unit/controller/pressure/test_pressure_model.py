@@ -51,7 +51,7 @@ class Scored:
 
 
 def test_the_first_score_is_taken_as_it_is_and_later_ones_are_smoothed() -> None:
-    scored = Scored("a", smoothing_s=1.0)
+    scored = Scored("a", smoothing_s=1.0, settle_s=0.0)
     first = scored.pressure("a")
     assert first == pytest.approx(float(scored.run(0.0).raw[0, 0]))
     scored.signals["a"] = {**ENOUGH, "kv_fill": 1.0}
@@ -64,7 +64,7 @@ def test_the_first_score_is_taken_as_it_is_and_later_ones_are_smoothed() -> None
 def test_smoothing_does_not_depend_on_how_often_it_ticks() -> None:
     found = []
     for step in (0.01, 0.05, 0.25, 1.0):
-        scored = Scored("a")
+        scored = Scored("a", settle_s=0.0)
         scored.run(0.0)
         scored.signals["a"] = {**ENOUGH, "queue_depth": 32.0}
         found.append(float(scored.run(1.0, step).pressure[0, 0]))

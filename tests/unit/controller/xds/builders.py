@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from envoy.config.core.v3 import base_pb2
@@ -40,9 +40,15 @@ def builder_of(epoch_ns: int = 1, baseline: Any = None, **settings: Any) -> Snap
 
 def weights_in(snapshot: Snapshot, model: str) -> dict[str, int]:
     """The endpoints of a pool as `{"host:port": weight}`, read from the bytes that are sent."""
-    box = snapshot.types[EDS].resources[cluster_name(model)].box
+    assert endpoint_pb2.ClusterLoadAssignment.FromString(
+        snapshot.types[EDS].resources[cluster_name(model)].box.value
+    ).cluster_name == cluster_name(model)
+    return weights_of(snapshot.types[EDS].resources[cluster_name(model)].box)
+
+
+def weights_of(box: Any) -> dict[str, int]:
+    """The endpoints in a packed assignment as `{"host:port": weight}`."""
     assignment = endpoint_pb2.ClusterLoadAssignment.FromString(box.value)
-    assert assignment.cluster_name == cluster_name(model)
     return {
         f"{socket.address}:{socket.port_value}": each.load_balancing_weight.value
         for locality in assignment.endpoints
@@ -65,6 +71,29 @@ def request(
         resource_names=names,
         response_nonce=nonce,
         version_info=version,
+        node=base_pb2.Node(id=node),
+    )
+    if error is not None:
+        made.error_detail.CopyFrom(status_pb2.Status(code=3, message=error))
+    return made
+
+
+def delta_request(
+    type_url: str,
+    subscribe: Iterable[str] = (),
+    unsubscribe: Iterable[str] = (),
+    nonce: str = "",
+    error: str | None = None,
+    held: Mapping[str, str] | None = None,
+    node: str = GATEWAY.id,
+) -> Any:
+    """A DeltaDiscoveryRequest; `error` makes it a refusal, `held` is what an earlier stream left."""
+    made = discovery_pb2.DeltaDiscoveryRequest(
+        type_url=type_url,
+        resource_names_subscribe=subscribe,
+        resource_names_unsubscribe=unsubscribe,
+        response_nonce=nonce,
+        initial_resource_versions=held or {},
         node=base_pb2.Node(id=node),
     )
     if error is not None:

@@ -54,6 +54,15 @@ def test_tls_checks_the_controllers_name_and_shows_the_envoys_certificate() -> N
     assert common["alpn_protocols"] == ["h2"]
 
 
+def test_differences_are_asked_for_only_when_wished() -> None:
+    address = HostPort("10.0.0.9", 18001)
+    delta = yaml.safe_load(render("gw-1", address, 9901, delta=True))
+    whole = tree(address)
+    assert delta["dynamic_resources"]["ads_config"].pop("api_type") == "DELTA_GRPC"
+    assert whole["dynamic_resources"]["ads_config"].pop("api_type") == "GRPC"
+    assert delta == whole
+
+
 def test_tls_without_an_authority_is_refused() -> None:
     with pytest.raises(ValueError, match="ca"):
         render("gw-1", HostPort("10.0.0.9", 1), 9901, TlsSettings())

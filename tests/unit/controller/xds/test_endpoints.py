@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import pytest
+from envoy.config.endpoint.v3 import endpoint_pb2
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from headrace_controller.projection.plan import Endpoint, Endpoints
+from headrace_controller.projection.plan import Cells, Endpoint, Endpoints
 from headrace_controller.xds.resources.endpoints import Assignment, WeightError
 
 addresses = st.tuples(
@@ -79,3 +80,20 @@ def test_a_baseline_gives_everyone_the_same_weight() -> None:
     assert heavy.update(Endpoints.of([Endpoint("a", "10.0.0.1", 80, 99)]), equal=True) == light.update(
         Endpoints.of([Endpoint("a", "10.0.0.1", 80, 1)])
     )
+
+
+def test_endpoints_that_speak_tls_are_marked_and_a_change_of_it_is_told() -> None:
+    assignment = Assignment("m", "pool/m")
+    rows = [("a", "10.0.0.1", 1), ("b", "10.0.0.2", 1)]
+    plain = assignment.update(Endpoints(Cells.of(rows), [1, 1]))
+    mixed = assignment.update(Endpoints(Cells.of(rows, tls=["b"]), [1, 1]))
+    assert plain is not None
+    assert mixed is not None
+    made = endpoint_pb2.ClusterLoadAssignment.FromString(mixed)
+    a, b = made.endpoints[0].lb_endpoints
+    assert not a.HasField("metadata")
+    assert dict(b.metadata.filter_metadata["envoy.transport_socket_match"]) == {"headrace.tls": True}
+    assert assignment.update(Endpoints(Cells.of(rows, tls=["b"]), [1, 1])) is None
+    # The addresses are the same, and another of them speaks TLS now.
+    others = [("b", "10.0.0.1", 1), ("a", "10.0.0.2", 1)]
+    assert assignment.update(Endpoints(Cells.of(others, tls=["b"]), [1, 1])) is not None

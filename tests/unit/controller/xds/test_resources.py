@@ -15,17 +15,17 @@ from envoy.extensions.upstreams.http.v3 import http_protocol_options_pb2
 from headrace_controller.settings import EnvoySettings
 from headrace_controller.xds.resources.clusters import Baseline, build_cluster
 from headrace_controller.xds.resources.listeners import build_listener
-from headrace_controller.xds.resources.routes import build_routes
+from headrace_controller.xds.resources.routes import RouteBuilder
 from tests.unit.controller.xds.builders import GATEWAY
 
 
 def cluster(baseline: Baseline | None = None, **settings: Any) -> cluster_pb2.Cluster:
-    return build_cluster("m", EnvoySettings(**settings), baseline)
+    return build_cluster("pool/m", EnvoySettings(**settings), baseline)
 
 
 def routes(*models: str, baseline: Baseline | None = None, **settings: Any) -> dict[str, Any]:
     """Routes by name, in order."""
-    made: route_pb2.RouteConfiguration = build_routes(models, EnvoySettings(**settings), baseline)
+    made: route_pb2.RouteConfiguration = RouteBuilder(EnvoySettings(**settings), baseline).build(models, {})
     return {route.name: route for route in made.virtual_hosts[0].routes}
 
 
@@ -109,13 +109,16 @@ def test_a_route_never_times_out_and_retries_elsewhere_only() -> None:
 
 
 def test_routes_stand_in_the_order_that_decides() -> None:
-    others = ["no-path", "unknown-model", "models", "not-json", "no-model"]
-    assert list(routes("b", "a")) == ["pool/b", "pool/a", *others]
+    assert list(routes("b", "a")) == [
+        *("no-path", "no-method", "pool/b", "pool/a", "unknown-model", "header/b", "header/a"),
+        *("models", "models/b", "models/a", "unknown-listed-model"),
+        *("unknown-header-model", "form-without-model", "not-json", "no-model"),
+    ]
 
 
 def test_the_model_list_names_every_pool_and_fits() -> None:
     models = [f"model-{number}" for number in range(200)]
-    made = build_routes(models, EnvoySettings(), None)
+    made = RouteBuilder(EnvoySettings()).build(models, {})
     body = routes(*models)["models"].direct_response.body.inline_string
     assert [each["id"] for each in json.loads(body)["data"]] == models
     assert made.max_direct_response_body_size_bytes.value >= len(body.encode())
@@ -135,9 +138,14 @@ def test_a_listener_reads_the_model_and_then_routes() -> None:
     ]
     rules = json_to_metadata_pb2.JsonToMetadata()
     assert made.http_filters[0].typed_config.Unpack(rules)
-    (rule,) = rules.request_rules.rules
-    assert [each.key for each in rule.selectors] == ["model"]
-    assert rule.on_present.metadata_namespace == "headrace"
+    read = [(rule.selectors[0].key, rule.on_present.key) for rule in rules.request_rules.rules]
+    assert read == [
+        ("model", "model"),
+        ("max_tokens", "max_tokens"),
+        ("max_completion_tokens", "max_tokens"),
+        ("max_output_tokens", "max_tokens"),
+    ]
+    assert {rule.on_present.metadata_namespace for rule in rules.request_rules.rules} == {"headrace"}
     assert made.stream_idle_timeout.ToMilliseconds() == 77_000
 
 

@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from headrace_controller.projection.plan import Plan
+from headrace_controller.projection.plan import ClassShape, Endpoint, Endpoints, Plan, PoolShape
 from headrace_controller.xds.names import CDS, EDS, LDS, RDS, TYPES
 from headrace_controller.xds.snapshot import InconsistentSnapshot, check
-from tests.unit.controller.xds.builders import Pools, builder_of, plan_of, weights_in
+from tests.unit.controller.xds.builders import GATEWAY, Pools, builder_of, plan_of, weights_in
 
 A, B = "10.0.0.1:8000", "10.0.0.2:8000"
 
@@ -140,3 +140,26 @@ def test_any_history_of_plans_ends_as_a_fresh_build_would(history: list[Pools]) 
 
 def _contents(snapshot: object, url: str) -> dict[str, bytes]:
     return {name: each.box.value for name, each in snapshot.types[url].resources.items()}  # type: ignore[attr-defined]
+
+
+def test_a_pool_in_classes_has_endpoints_as_a_whole_too() -> None:
+    """An Envoy that has a cluster of its own asks for pool/MODEL, however many classes there are."""
+    small, large = ClassShape(1024), ClassShape(8192)
+    whole = Endpoints.of([Endpoint("a", "10.0.0.1", 8000, 7), Endpoint("b", "10.0.0.2", 8000, 9)])
+    only_b = Endpoints.of([Endpoint("b", "10.0.0.2", 8000, 5)])
+    plan = Plan(
+        {"m": {GATEWAY.id: whole}},
+        {"m": PoolShape(max_model_len=8192, classes=(small, large))},
+        {"m": [{GATEWAY.id: whole}, {GATEWAY.id: only_b}]},
+    )
+    snapshot = builder_of().build(plan)
+    assert set(snapshot.types[EDS].resources) == {"pool/m", "class/1024/m", "class/8192/m"}
+    assert set(snapshot.types[CDS].resources) == {"class/1024/m", "class/8192/m"}
+    assert weights_in(snapshot, "m") == {A: 7, B: 9}
+
+
+def test_a_cell_that_is_left_out_of_every_class_is_named_once() -> None:
+    bad = Endpoints.of([Endpoint("a", "no-address", 8000, 1)])
+    shape = PoolShape(classes=(ClassShape(1024), ClassShape(8192)))
+    plan = Plan({"m": {GATEWAY.id: bad}}, {"m": shape}, {"m": [{GATEWAY.id: bad}] * 2})
+    assert [each.cell_id for each in builder_of().build(plan).left_out] == ["a"]

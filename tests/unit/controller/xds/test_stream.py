@@ -66,7 +66,7 @@ def test_a_fresh_envoy_gets_everything_once() -> None:
     peer = Peer(snapshot)
     peer.connect()
     for url in (CDS, EDS, LDS, RDS):
-        assert peer.stream.acked(url) == snapshot.version(url)
+        assert peer.stream.settled(url, snapshot)
 
 
 def test_an_ack_says_how_long_it_took() -> None:
@@ -181,7 +181,7 @@ def test_an_envoy_that_comes_back_gets_only_what_it_may_lack() -> None:
     peer.ask(RDS, *ROUTES, version="from another controller")
     assert [peer.get().type_url, peer.get().type_url] == [EDS, RDS]
     assert peer.get() is None
-    assert peer.stream.acked(LDS) == snapshot.version(LDS)
+    assert peer.stream.settled(LDS, snapshot)
 
 
 def test_routes_wait_for_their_clusters_and_endpoints() -> None:
@@ -230,6 +230,48 @@ def test_clusters_go_only_after_their_routes() -> None:
     peer.ack(routes, *ROUTES)
     clusters = peer.get()
     assert (clusters.type_url, len(clusters.resources)) == (CDS, 1)
+
+
+def test_clusters_that_go_while_others_come_stay_until_no_route_needs_them() -> None:
+    builder = builder_of()
+    peer = Peer(builder.build(plan_of({"a": {A: 1}, "b": {B: 1}})))
+    peer.connect()
+    peer.now += 10
+    peer.snapshot = builder.build(plan_of({"b": {B: 1}, "c": {A: 1}}))
+    both, endpoints = peer.get(), peer.get()
+    assert (both.type_url, len(both.resources)) == (CDS, 3)
+    assert both.version_info != peer.snapshot.version(CDS), "were the stream to break, it would be sent again"
+    assert names_in(endpoints) == ["b"]
+    peer.ack(both)
+    peer.ask(EDS, "pool/a", "pool/b", "pool/c", nonce=endpoints.nonce)
+    peer.ack(peer.get(), "pool/a", "pool/b", "pool/c")
+    assert not peer.stream.settled(CDS, peer.snapshot)
+    routes = peer.get()
+    assert routes.type_url == RDS
+    assert peer.get() is None
+    peer.ack(routes, *ROUTES)
+    clusters = peer.get()
+    assert (clusters.type_url, len(clusters.resources)) == (CDS, 2)
+    assert peer.ack(clusters) == Acked(CDS, peer.snapshot.version(CDS), 0.0)
+    assert peer.stream.settled(CDS, peer.snapshot)
+
+
+def test_a_refusal_of_clusters_that_stay_for_a_while_does_not_loop() -> None:
+    builder = builder_of()
+    peer = Peer(builder.build(plan_of({"a": {A: 1}})))
+    peer.connect()
+    peer.now += 10
+    peer.snapshot = builder.build(plan_of({"c": {A: 1}}))
+    both = peer.get()
+    assert len(both.resources) == 2
+    assert isinstance(peer.ask(CDS, nonce=both.nonce, error="no"), Nacked)
+    seen = []
+    for _ in range(10):
+        peer.now += 1
+        if (response := peer.get()) is not None:
+            seen.append(response.type_url)
+            peer.ack(response, *(ROUTES if response.type_url == RDS else ("pool/a",)))
+    assert CDS not in seen
 
 
 def test_the_last_pool_can_go() -> None:

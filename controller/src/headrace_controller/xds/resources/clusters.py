@@ -1,4 +1,4 @@
-"""CDS: one cluster a pool; its endpoints come by EDS."""
+"""CDS: one cluster a pool, or a class of it; its endpoints come by EDS."""
 
 from __future__ import annotations
 
@@ -12,9 +12,11 @@ from envoy.extensions.upstreams.http.v3 import http_protocol_options_pb2
 from envoy.type.v3 import percent_pb2
 from google.protobuf import wrappers_pb2
 
+from headrace_controller.projection.plan import PLAIN, PoolShape
 from headrace_controller.settings import EnvoySettings
-from headrace_controller.xds.names import cluster_name
-from headrace_controller.xds.resources.wire import extension, from_ads, packed, seconds, u32
+from headrace_controller.xds.resources.transport import set_transport
+from headrace_controller.xds.resources.wire import bearer, extension, from_ads, packed, seconds, u32
+from headrace_controller.xds.upstreams import PLAIN_UPSTREAM, Upstream
 
 Baseline = Literal["rr", "lr"]
 
@@ -26,17 +28,24 @@ UNLIMITED = 1_000_000
 EDS_FETCH_TIMEOUT_S = 5.0
 
 HEALTH_CHECK_FAILURES = 3
+# As where the controller itself asks: who does not know the path, or wants a key, is not dead.
+FIRST_UNWELL_STATUS = 500
 
 # At most a third of a pool: the controller decides, this only bridges its absence.
 MAX_EJECTION_PERCENT = 34
 
 
-def build_cluster(model: str, settings: EnvoySettings, baseline: Baseline | None) -> Any:
-    """The cluster of the pool that serves `model`.
+def build_cluster(
+    name: str,
+    settings: EnvoySettings,
+    baseline: Baseline | None,
+    shape: PoolShape = PLAIN,
+    upstream: Upstream = PLAIN_UPSTREAM,
+) -> Any:
+    """The cluster `name`, which is also the name of its endpoints; `shape` is its pool's.
 
     A baseline is a plain Envoy: active health checks always, no outlier detection.
     """
-    name = cluster_name(model)
     cluster = cluster_pb2.Cluster(
         name=name,
         type=cluster_pb2.Cluster.EDS,
@@ -51,11 +60,12 @@ def build_cluster(model: str, settings: EnvoySettings, baseline: Baseline | None
     protocol = "envoy.extensions.upstreams.http.v3.HttpProtocolOptions"
     cluster.typed_extension_protocol_options[protocol].CopyFrom(packed(_protocol(settings)))
     if settings.health_checks or baseline is not None:
-        cluster.health_checks.append(_health_check(settings))
+        cluster.health_checks.append(_health_check(settings, shape.health_path, upstream.api_key))
         # Otherwise a removed endpoint that still passes its checks keeps taking traffic.
         cluster.ignore_health_on_host_removal = True
     if baseline is None:
         cluster.outlier_detection.CopyFrom(_outlier_detection())
+    set_transport(cluster, upstream.tls, shape.tls)
     return cluster
 
 
@@ -100,17 +110,26 @@ def _protocol(settings: EnvoySettings) -> Any:
     return options
 
 
-def _health_check(settings: EnvoySettings) -> Any:
+def _health_check(settings: EnvoySettings, path: str, api_key: str) -> Any:
     interval = seconds(settings.health_check_interval_s)
-    return health_check_pb2.HealthCheck(
+    check = health_check_pb2.HealthCheck(
         timeout=seconds(settings.health_check_timeout_s),
         interval=interval,
         # By default a cluster without traffic is looked at once a minute.
         no_traffic_interval=interval,
         unhealthy_threshold=u32(HEALTH_CHECK_FAILURES),
         healthy_threshold=u32(1),
-        http_health_check=health_check_pb2.HealthCheck.HttpHealthCheck(path="/health"),
     )
+    if not path:
+        # A path that only some have would fail the others: ask only whether somebody listens.
+        check.tcp_health_check.SetInParent()
+        return check
+    http = check.http_health_check
+    http.path = path
+    http.expected_statuses.add(start=200, end=FIRST_UNWELL_STATUS)
+    if api_key:
+        http.request_headers_to_add.append(bearer(api_key))
+    return check
 
 
 def _outlier_detection() -> Any:

@@ -1,4 +1,4 @@
-"""EDS: the endpoints and weights of one pool, in a message that is kept between builds."""
+"""EDS: the endpoints and weights of one pool or class, in a message that is kept between builds."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from typing import Any
 from envoy.config.endpoint.v3 import endpoint_pb2
 
 from headrace_controller.projection.plan import Cells, Endpoints
+from headrace_controller.xds.resources.transport import tls_mark
 
 TOTAL_WEIGHT_LIMIT = 1 << 32
 
@@ -38,6 +39,7 @@ class Assignment:
     def __init__(self, pool: str, name: str) -> None:
         self.left_out: tuple[LeftOut, ...] = ()
         self._pool = pool
+        self._name = name
         self._message = endpoint_pb2.ClusterLoadAssignment(cluster_name=name)
         self._cells = Cells((), (), ())
         self._weights: Sequence[int] = ()
@@ -67,8 +69,8 @@ class Assignment:
         kept = self._cells
         if cells is kept:
             return True
-        same = cells.hosts == kept.hosts and cells.ports == kept.ports
-        return same and (not self.left_out or cells.ids == kept.ids)
+        same = cells.hosts == kept.hosts and cells.ports == kept.ports and cells.tls == kept.tls
+        return same and (not (self.left_out or cells.tls) or cells.ids == kept.ids)
 
     def _set_weights(self, weights: Sequence[int]) -> None:
         for kept, weight, before in zip(self._kept, weights, self._weights, strict=True):
@@ -79,22 +81,26 @@ class Assignment:
         left_out: list[LeftOut] = []
         usable = list(self._usable(endpoints, weights, left_out))
         self.left_out = tuple(left_out)
-        del self._message.endpoints[:]
+        # A new one each time: a message gives the memory of what was deleted from it back with itself only.
+        self._message = endpoint_pb2.ClusterLoadAssignment(cluster_name=self._name)
         self._kept = []
         if not usable:
             return
         locality = self._message.endpoints.add().lb_endpoints
-        for host, port, weight in usable:
+        mark = tls_mark() if endpoints.cells.tls else None
+        for cell_id, host, port, weight in usable:
             # Set field by field: several times faster than building and copying messages.
             each = locality.add()
             socket = each.endpoint.address.socket_address
             socket.address, socket.port_value = host, port
             each.load_balancing_weight.value = weight
+            if mark is not None and cell_id in endpoints.cells.tls:
+                each.metadata.CopyFrom(mark)
             self._kept.append(each.load_balancing_weight)
 
     def _usable(
         self, endpoints: Endpoints, weights: Sequence[int], left_out: list[LeftOut]
-    ) -> Iterator[tuple[str, int, int]]:
+    ) -> Iterator[tuple[str, str, int, int]]:
         # Envoy refuses the whole pool for one bad address, and silently drops a second host with
         # the address of the first.
         first: dict[tuple[str, int], str] = {}
@@ -106,7 +112,7 @@ class Assignment:
                 reason = f"{host}:{endpoint.port} is also the address of {other}"
             else:
                 first[(host, endpoint.port)] = endpoint.cell_id
-                yield host, endpoint.port, weight
+                yield endpoint.cell_id, host, endpoint.port, weight
                 continue
             left_out.append(LeftOut(self._pool, endpoint.cell_id, reason))
 

@@ -8,25 +8,37 @@ from envoy.config.core.v3 import address_pb2
 from envoy.config.listener.v3 import listener_components_pb2, listener_pb2
 from envoy.extensions.filters.http.json_to_metadata.v3 import json_to_metadata_pb2
 from envoy.extensions.filters.http.router.v3 import router_pb2
+from envoy.extensions.filters.http.transform.v3 import transform_pb2
 from envoy.extensions.filters.network.http_connection_manager.v3 import http_connection_manager_pb2
 from envoy.type.matcher.v3 import regex_pb2
 from google.protobuf import struct_pb2, wrappers_pb2
 
-from headrace_controller.settings import EnvoySettings, GatewaySettings
+from headrace_controller.settings import EnvoySettings, GatewayReportsSettings, GatewaySettings
 from headrace_controller.xds.names import LISTENER, METADATA_NAMESPACE, ROUTES
+from headrace_controller.xds.resources.access_logs import requests_log, tries_log
 from headrace_controller.xds.resources.replies import local_replies
+from headrace_controller.xds.resources.routes import TRANSFORM_FILTER
 from headrace_controller.xds.resources.wire import from_ads, packed, seconds, u32
 
 Json = json_to_metadata_pb2.JsonToMetadata
 
+OUTPUT_FIELDS = ("max_tokens", "max_completion_tokens", "max_output_tokens")
+"""What a body may call its bound of the output, in tokens."""
 
-def build_listener(gateway: GatewaySettings, settings: EnvoySettings) -> Any:
-    """The listener on `gateway.listen`; its routes come by RDS."""
+
+def build_listener(
+    gateway: GatewaySettings,
+    settings: EnvoySettings,
+    renames: bool = False,
+    reports: GatewayReportsSettings | None = None,
+) -> Any:
+    """The listener on `gateway.listen`; its routes come by RDS. `renames`: some of them put another
+    model's name into the body. `reports`: how it reports to the controller, None = not."""
     chain = listener_components_pb2.FilterChain(
         filters=[
             listener_components_pb2.Filter(
                 name="envoy.filters.network.http_connection_manager",
-                typed_config=packed(_connection_manager(settings)),
+                typed_config=packed(_connection_manager(settings, renames, reports)),
             )
         ]
     )
@@ -42,8 +54,15 @@ def build_listener(gateway: GatewaySettings, settings: EnvoySettings) -> Any:
     )
 
 
-def _connection_manager(settings: EnvoySettings) -> Any:
+def _connection_manager(
+    settings: EnvoySettings, renames: bool, reports: GatewayReportsSettings | None
+) -> Any:
     manager = http_connection_manager_pb2
+    router = router_pb2.Router(upstream_log=[tries_log(reports)] if reports else [])
+    # It holds bodies, so it stands there only where a route needs it.
+    transform = manager.HttpFilter(
+        name=TRANSFORM_FILTER, typed_config=packed(transform_pb2.TransformConfig())
+    )
     return manager.HttpConnectionManager(
         stat_prefix=LISTENER,
         rds=manager.Rds(route_config_name=ROUTES, config_source=from_ads(0)),
@@ -56,13 +75,16 @@ def _connection_manager(settings: EnvoySettings) -> Any:
             manager.HttpFilter(
                 name="envoy.filters.http.json_to_metadata", typed_config=packed(_model_filter())
             ),
-            manager.HttpFilter(name="envoy.filters.http.router", typed_config=packed(router_pb2.Router())),
+            *([transform] if renames else []),
+            manager.HttpFilter(name="envoy.filters.http.router", typed_config=packed(router)),
         ],
+        access_log=[requests_log(reports)] if reports else [],
     )
 
 
 def _model_filter() -> Any:
-    """Reads `model` from a JSON body; marks a body that should be JSON and is not."""
+    """Reads `model` and the most output asked for from a JSON body; marks a body that should be JSON and
+    is not."""
     not_json = Json.KeyValuePair(
         metadata_namespace=METADATA_NAMESPACE, key="not_json", value=struct_pb2.Value(bool_value=True)
     )
@@ -75,10 +97,19 @@ def _model_filter() -> Any:
     )
     return Json(
         request_rules=Json.MatchRules(
-            rules=[rule],
+            rules=[rule, *(_output_rule(name) for name in OUTPUT_FIELDS)],
             # With parameters too, as in "application/json; charset=utf-8".
             # A GET has no body and no type; it must not count as a body that is not JSON.
             allow_empty_content_type=True,
             allow_content_types_regex=regex_pb2.RegexMatcher(regex=r"(?i)application/json\s*(;.*)?"),
         )
+    )
+
+
+def _output_rule(field: str) -> Any:
+    return Json.Rule(
+        selectors=[Json.Selector(key=field)],
+        on_present=Json.KeyValuePair(
+            metadata_namespace=METADATA_NAMESPACE, key="max_tokens", type=Json.ValueType.NUMBER
+        ),
     )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from envoy.config.accesslog.v3 import accesslog_pb2
@@ -11,9 +11,13 @@ from envoy.config.core.v3 import base_pb2, substitution_format_string_pb2
 from envoy.extensions.filters.network.http_connection_manager.v3 import http_connection_manager_pb2
 from google.protobuf import struct_pb2
 
+from headrace_controller.projection.plan import PoolShape
 from headrace_controller.settings import EnvoySettings
 from headrace_controller.xds.names import METADATA_NAMESPACE
 from headrace_controller.xds.resources.wire import set_header
+
+MODEL_HEADER = "x-headrace-model"
+"""Names the model of a request whose body cannot: a form, a binary."""
 
 ASKED_MODEL = f"%DYNAMIC_METADATA({METADATA_NAMESPACE}:model)%"
 
@@ -31,10 +35,71 @@ def error_format(message: str, kind: str, param: str | None, code: str) -> Any:
     return substitution_format_string_pb2.SubstitutionFormatString(json_format=body)
 
 
-def model_list(models: Iterable[str]) -> str:
-    """The body of GET /v1/models; `created` is the epoch, for no one knows it."""
-    data = [{"id": model, "object": "model", "created": 0, "owned_by": "headrace"} for model in models]
-    return json.dumps({"object": "list", "data": data})
+UNKNOWN_MODEL = error_format(
+    f"The model '{ASKED_MODEL}' does not exist here; GET /v1/models lists the models.",
+    "invalid_request_error",
+    "model",
+    "model_not_found",
+)
+UNKNOWN_HEADER_MODEL = error_format(
+    f"The model '%REQ({MODEL_HEADER})%' of the {MODEL_HEADER} header does not exist here; GET /v1/models "
+    "lists the models.",
+    "invalid_request_error",
+    "model",
+    "model_not_found",
+)
+UNKNOWN_LISTED_MODEL = error_format(
+    "There is no model at '%REQ(:path)%'; GET /v1/models lists the models.",
+    "invalid_request_error",
+    "model",
+    "model_not_found",
+)
+FORM_WITHOUT_MODEL = error_format(
+    f"The model of a form is not read here; name it in the {MODEL_HEADER} header, too.",
+    "invalid_request_error",
+    "model",
+    "model_missing",
+)
+NOT_JSON = error_format(
+    "The request body is not JSON; send valid JSON with Content-Type: application/json, or name the model "
+    f"in the {MODEL_HEADER} header.",
+    "invalid_request_error",
+    None,
+    "invalid_json",
+)
+NO_MODEL = error_format(
+    "The request names no model: send a JSON body with a 'model' (Content-Type: application/json); "
+    "GET /v1/models lists the models.",
+    "invalid_request_error",
+    "model",
+    "model_missing",
+)
+
+
+def no_path(paths: Iterable[str]) -> Any:
+    """The error of a path that is not served; it names those that are."""
+    return error_format(
+        f"Nothing is served at '%REQ(:path)%'; served are GET /v1/models and {', '.join(paths)}.",
+        "invalid_request_error",
+        None,
+        "path_not_served",
+    )
+
+
+def model_list(models: Mapping[str, PoolShape]) -> str:
+    """The body of GET /v1/models."""
+    return json.dumps({"object": "list", "data": [_entry(name, shape) for name, shape in models.items()]})
+
+
+def model_entry(name: str, shape: PoolShape) -> str:
+    """The body of GET /v1/models/NAME."""
+    return json.dumps(_entry(name, shape))
+
+
+def _entry(name: str, shape: PoolShape) -> dict[str, object]:
+    # `created` is the epoch, for no one knows it.
+    entry: dict[str, object] = {"id": name, "object": "model", "created": 0, "owned_by": "headrace"}
+    return entry if shape.max_model_len is None else {**entry, "max_model_len": shape.max_model_len}
 
 
 def local_replies(settings: EnvoySettings) -> Any:
@@ -64,7 +129,20 @@ def local_replies(settings: EnvoySettings) -> Any:
             "request_too_large",
         ),
     )
-    return http_connection_manager_pb2.LocalReplyConfig(mappers=[no_capacity, unreachable, too_large])
+    # Envoy's own word for it is a bare 403.
+    no_upgrade = _mapper(
+        _status(403),
+        error_format(
+            "No WebSocket and no other protocol upgrade is served here.",
+            "invalid_request_error",
+            None,
+            "path_not_served",
+        ),
+    )
+    no_upgrade.status_code.value = 404
+    return http_connection_manager_pb2.LocalReplyConfig(
+        mappers=[no_capacity, unreachable, too_large, no_upgrade]
+    )
 
 
 def _mapper(condition: Any, body: Any) -> Any:

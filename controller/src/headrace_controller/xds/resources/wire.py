@@ -40,8 +40,14 @@ def from_ads(initial_fetch_timeout_s: float) -> Any:
     )
 
 
+def bearer(key: str) -> Any:
+    """The header that shows an API key to an engine."""
+    # Between per cent signs Envoy would read a command.
+    return set_header("authorization", f"Bearer {key.replace('%', '%%')}")
+
+
 def set_header(key: str, value: str) -> Any:
-    """A response header that replaces one of the same name."""
+    """A header that replaces one of the same name."""
     return base_pb2.HeaderValueOption(
         header=base_pb2.HeaderValue(key=key, value=value),
         append_action=base_pb2.HeaderValueOption.OVERWRITE_IF_EXISTS_OR_ADD,

@@ -1,0 +1,1 @@
+"""What operators ask for: kept, carried out, and accounted for."""

@@ -1,0 +1,1 @@
+"""What Envoys report back: a record of each request, and the load of each endpoint."""

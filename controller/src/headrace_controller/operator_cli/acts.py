@@ -1,0 +1,203 @@
+"""Commands that act: drain, undrain, override, cordon, pin, shadow, freeze."""
+
+from __future__ import annotations
+
+import time
+from enum import StrEnum
+from typing import Annotated, Any
+from urllib.parse import quote
+
+import typer
+
+from headrace_controller.operator_cli.client import Client, cell_path, fail
+from headrace_controller.operator_cli.options import (
+    ASKED,
+    DEFAULT_URL,
+    AsJson,
+    Ca,
+    Cause,
+    CellId,
+    Clear,
+    SiteName,
+    Token,
+    Url,
+)
+from headrace_controller.operator_cli.show import say
+
+POLL_S = 1.0
+# A drain ends by its deadline, a day at most.
+MAX_POLLS = 90_000
+
+
+class Switch(StrEnum):
+    """On or off."""
+
+    ON = "on"
+    OFF = "off"
+
+
+OnOff = Annotated[Switch, typer.Argument(help="on or off.")]
+
+
+def drain(
+    cell: CellId,
+    cause: Cause = ASKED,
+    deadline: Annotated[
+        float | None, typer.Option(min=0, max=86400, help="Seconds until the drain ends regardless.")
+    ] = None,
+    wait: Annotated[bool, typer.Option("--wait", help="Return when the last request has finished.")] = False,
+    url: Url = DEFAULT_URL,
+    token: Token = "",
+    ca: Ca = None,
+    as_json: AsJson = False,
+) -> None:
+    """Send a cell no new requests and let those in flight finish.
+
+    With --wait the exit code is 1 if the drain was taken back or the cell failed.
+    """
+    client = Client(url, token, ca)
+    body: dict[str, Any] = {"cause": cause}
+    if deadline is not None:
+        body["deadline_s"] = deadline
+    client.call("POST", cell_path(cell, "drain"), body)
+    state = _state(client, cell)
+    if not wait:
+        _say_state(cell, state, as_json)
+        return
+    for _ in range(MAX_POLLS):
+        if state != "DRAINING":
+            break
+        time.sleep(POLL_S)
+        state = _state(client, cell)
+    _say_state(cell, state, as_json)
+    if state != "TERMINATED":
+        fail(f"{cell} is not drained: it is {state}; `headrace events` shows why")
+
+
+def undrain(
+    cell: CellId,
+    cause: Cause = ASKED,
+    url: Url = DEFAULT_URL,
+    token: Token = "",
+    ca: Ca = None,
+    as_json: AsJson = False,
+) -> None:
+    """Take a drain back: the cell gets requests again as soon as it serves."""
+    client = Client(url, token, ca)
+    told = client.call("POST", cell_path(cell, "undrain"), {"cause": cause})
+    with client.understood():
+        _say_state(cell, str(told["state"]) or "not known yet", as_json)
+
+
+def override(
+    cell: CellId,
+    weight: Annotated[
+        int | None, typer.Argument(min=1, max=10_000, help="The weight, in all its pools.")
+    ] = None,
+    clear: Clear = False,
+    cause: Cause = ASKED,
+    url: Url = DEFAULT_URL,
+    token: Token = "",
+    ca: Ca = None,
+    as_json: AsJson = False,
+) -> None:
+    """Set a cell's weight at every gateway, or --clear it."""
+    if clear == (weight is not None):
+        raise typer.BadParameter("give a WEIGHT, or --clear")
+    client, path = Client(url, token, ca), cell_path(cell, "override")
+    if clear:
+        told = client.call("DELETE", path)
+    else:
+        told = client.call("PUT", path, {"weight": weight, "cause": cause})
+    _say(client, cell, "override cleared" if clear else f"weight {weight}", told, as_json)
+
+
+def cordon(
+    site: SiteName,
+    clear: Clear = False,
+    cause: Cause = ASKED,
+    url: Url = DEFAULT_URL,
+    token: Token = "",
+    ca: Ca = None,
+    as_json: AsJson = False,
+) -> None:
+    """Send a site no new requests where another site can take them, or --clear that."""
+    client, path = Client(url, token, ca), f"/api/v1/sites/{quote(site)}/cordon"
+    told = client.call("DELETE", path) if clear else client.call("PUT", path, {"cause": cause})
+    _say(client, site, "cordon lifted" if clear else "cordoned", told, as_json)
+
+
+def pin(
+    model: Annotated[str, typer.Argument(metavar="MODEL", help="The model, as `headrace pools` shows it.")],
+    sites: Annotated[
+        list[str] | None, typer.Argument(metavar="[SITE]...", help="The only sites that may serve it.")
+    ] = None,
+    clear: Clear = False,
+    cause: Cause = ASKED,
+    url: Url = DEFAULT_URL,
+    token: Token = "",
+    ca: Ca = None,
+    as_json: AsJson = False,
+) -> None:
+    """Let only these sites serve a model, whatever happens, or --clear that."""
+    if clear == bool(sites):
+        raise typer.BadParameter("give the SITEs, or --clear")
+    client, path = Client(url, token, ca), f"/api/v1/pools/{quote(model)}/pin"
+    told = (
+        client.call("DELETE", path) if clear else client.call("PUT", path, {"sites": sites, "cause": cause})
+    )
+    _say(client, model, "pin lifted" if clear else f"pinned to {', '.join(sites or ())}", told, as_json)
+
+
+def shadow(
+    switch: OnOff,
+    cause: Cause = ASKED,
+    url: Url = DEFAULT_URL,
+    token: Token = "",
+    ca: Ca = None,
+    as_json: AsJson = False,
+) -> None:
+    """Compute weights and push none (on), or push again (off). Cells that fail leave all the same."""
+    client = Client(url, token, ca)
+    told = client.call("POST", "/api/v1/shadow", {"on": switch is Switch.ON, "cause": cause})
+    _say(client, "", f"shadow {switch.value}", told, as_json)
+
+
+def freeze(
+    switch: OnOff,
+    cause: Cause = ASKED,
+    url: Url = DEFAULT_URL,
+    token: Token = "",
+    ca: Ca = None,
+    as_json: AsJson = False,
+) -> None:
+    """Hold the weights that are pushed (on), or let them go (off). Cells that fail leave all the same."""
+    client = Client(url, token, ca)
+    told = client.call("POST", "/api/v1/freeze", {"on": switch is Switch.ON, "cause": cause})
+    _say(client, "", f"freeze {switch.value}", told, as_json)
+
+
+def register(app: typer.Typer) -> None:
+    """Add the commands."""
+    for command in (drain, undrain, override, cordon, pin, shadow, freeze):
+        app.command()(command)
+
+
+def _say(client: Client, subject: str, word: str, told: Any, as_json: bool) -> None:
+    with client.understood():
+        kept = bool(told["kept"])
+    say(subject, word, told, as_json)
+    if not kept:
+        typer.echo(
+            "headrace: in force, but not on disk: a restart of the controller would forget it", err=True
+        )
+
+
+def _state(client: Client, cell: str) -> str:
+    found = client.get(cell_path(cell))
+    with client.understood():
+        return str(found["cell"]["state"])
+
+
+def _say_state(cell: str, state: str, as_json: bool) -> None:
+    say(cell, state, {"cell": cell, "state": state}, as_json)

@@ -1,0 +1,80 @@
+"""Operators' intents and early warnings in the whole loop."""
+
+from __future__ import annotations
+
+from headrace_controller.inventory.columns import HEALTH_AT
+from headrace_controller.lifecycle import CellState
+from headrace_controller.projection import Intents
+from tests.simulation.control_loop.test_control_loop import Region
+
+DRAINS = "pressure: {early_warning: {drain: true, drain_after_s: 5}}"
+
+
+class HotRegion(Region):
+    """One whose cells in `hot` are throttled for heat."""
+
+    hot: frozenset[str] = frozenset()
+
+    def beat(self, node: str, now: float) -> None:
+        super().beat(node, now)
+        for cell in self.hot & self.nodes[node].keys():
+            row = self.loop.fleet.row(cell)
+            self.loop.fleet.health[row, HEALTH_AT["clock_event_reasons"]] = 0x40
+
+
+def region(extra: str = "") -> HotRegion:
+    found = HotRegion(extra)
+    found.connect("n1", "c1", "c2")
+    found.connect("n2", "c3")
+    found.run(5.0)
+    return found
+
+
+def weights(found: Region) -> dict[str, int]:
+    return {cell: found.loop.weights_of(cell)["gw"] for cell in found.loop.fleet.cell_ids()}
+
+
+def test_intents_are_obeyed_at_the_next_tick() -> None:
+    found = region()
+    found.loop.intents = Intents(overrides={"c1": 7}, cordoned_sites=frozenset({"n2"}))
+    found.run(0.05)
+    assert weights(found) == {"c1": 7, "c2": 100, "c3": 0}
+    found.loop.intents = Intents()
+    found.run(0.05)
+    assert weights(found)["c3"] == 100
+
+
+def test_a_pool_pinned_elsewhere_is_empty_and_still_known() -> None:
+    found = region()
+    found.loop.intents = Intents(pins={"m": frozenset({"n9"})})
+    found.run(0.05)
+    assert found.outside.plans[-1].pools["m"]["gw"].weights == []
+
+
+def test_an_explanation_agrees_with_what_is_published() -> None:
+    found = region()
+    told = found.loop.explain("c1", "gw")
+    assert told is not None
+    assert [term.weight for term in told.weights] == [weights(found)["c1"]]
+
+
+def test_an_early_warning_is_told_and_takes_weight() -> None:
+    found = region()
+    found.hot = frozenset({"c2"})
+    found.run(8.0)
+    assert [(each.cell_id, each.kind, each.began) for each in found.loop.alerts] == [
+        ("c2", "thermal_clocks", True)
+    ]
+    assert weights(found)["c2"] < 60 < weights(found)["c1"]
+    assert found.loop.book.life("c2").state is CellState.READY
+
+
+def test_a_lasting_warning_drains_where_that_is_asked_but_never_the_last_cell() -> None:
+    found = region(DRAINS)
+    found.hot = frozenset({"c1", "c2", "c3"})
+    found.run(30.0)
+    states = [found.loop.book.life(cell).state for cell in ("c1", "c2", "c3")]
+    assert states.count(CellState.READY) >= 1
+    assert CellState.DRAINING in states or CellState.TERMINATED in states
+    drained = [life for life in found.loop.book.lives() if life.drain is not None]
+    assert {life.drain.requested_by for life in drained if life.drain} == {"early warning"}
