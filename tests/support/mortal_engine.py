@@ -18,6 +18,8 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 
+from tests.support.ports import free_port
+
 CORE_TITLE = "VLLM::EngineCore"
 PAGE = """\
 process_start_time_seconds {started_at}
@@ -90,9 +92,7 @@ class Engines:
 @asynccontextmanager
 async def mortal_engines() -> AsyncIterator[Engines]:
     """Engines for the length of a block, on a free port; none outlives it."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
+    port = free_port()
     process = await asyncio.create_subprocess_exec(
         *(sys.executable, "-m", "tests.support.mortal_engine"),
         stdin=asyncio.subprocess.PIPE,

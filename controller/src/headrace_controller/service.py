@@ -72,6 +72,7 @@ class Controller:
             [gateway.id for gateway in settings.gateways],
             self._hooks(),
             {gateway.id: gateway.nodes for gateway in settings.gateways},
+            check_identity=_demands_certificates(settings.listen.xds_tls),
         )
         self._builders = {
             gateway.id: SnapshotBuilder(
@@ -99,7 +100,7 @@ class Controller:
             on_rejection=lambda reason: self.metrics.rejections.labels(reason).inc(),
             sites=Sites(settings.sites),
         )
-        self.ingest = TelemetryService(intake, clock, check_identity=tls is not None and tls.ca is not None)
+        self.ingest = TelemetryService(intake, clock, check_identity=_demands_certificates(tls))
         known = [cell.id for cell in kept.cells] if kept else []
         self.gateways = self._gateway_service()
         self.desk = Desk(settings, clock, self.loop, self.xds, self.metrics, memory, known)
@@ -179,7 +180,7 @@ class Controller:
         door = Doorkeeper(
             self.xds.gateway_of,
             on_refusal=lambda reason: self.metrics.rejections.labels(f"report_{reason}").inc(),
-            check_identity=tls is not None and tls.ca is not None,
+            check_identity=_demands_certificates(tls),
         )
         return GatewayService(reports, self._clock, door, self.loop.reports)
 
@@ -189,7 +190,12 @@ class Controller:
             on_ack=lambda gateway, kind, seconds: self.metrics.acks.labels(kind).observe(seconds),
             on_nack=lambda gateway, kind, message: self.metrics.nacks.labels(gateway, kind).inc(),
             on_stranger=lambda node_id: self.metrics.rejections.labels("unknown_gateway").inc(),
+            on_wrong_identity=lambda node_id: self.metrics.rejections.labels("xds_wrong_identity").inc(),
         )
+
+
+def _demands_certificates(tls: TlsSettings | None) -> bool:
+    return tls is not None and tls.ca is not None
 
 
 async def run(

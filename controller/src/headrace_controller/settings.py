@@ -144,8 +144,8 @@ class EarlyWarningSettings(Settings):
     An alert adds up to `weight` to a cell's pressure. `thermal_margin_c` is the distance to the
     thermal limit that a falling margin should keep, in degrees. An alert without fresh figures
     fades with the time constant `forget_s`. With `drain`, a cell whose alert has lasted for
-    `drain_after_s` is drained, one of a pool at a time and never the last READY one; an operator
-    puts it back.
+    `drain_after_s` is drained, one of a pool at a time and only while half of the pool stays READY; an
+    operator puts it back.
     """
 
     enabled: bool = True

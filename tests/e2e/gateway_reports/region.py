@@ -21,8 +21,9 @@ from headrace_shared.net import HostPort
 from headrace_shared.rpc import SERVER_OPTIONS
 from headrace_shared.tasks import Supervisor
 from tests.e2e.xds.cells import Cell
-from tests.e2e.xds.envoy import Envoy, free_port, running_envoy
+from tests.e2e.xds.envoy import Envoy, running_envoy
 from tests.e2e.xds.stack import until, until_async
+from tests.support.ports import free_port
 
 GATEWAY = "gw-1"
 BEAT_S = 0.1

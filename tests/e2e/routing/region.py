@@ -26,8 +26,9 @@ from headrace_shared.clock import SystemClock
 from headrace_shared.net import HostPort
 from headrace_shared.rpc import SERVER_OPTIONS
 from tests.e2e.routing.engines import Engine
-from tests.e2e.xds.envoy import Envoy, free_port, running_envoy
+from tests.e2e.xds.envoy import Envoy, running_envoy
 from tests.e2e.xds.stack import GATEWAY, Answer, until, until_async
+from tests.support.ports import free_port
 
 WEIGHT = 100
 

@@ -48,6 +48,16 @@ async def test_an_alias_takes_long_prompts(tmp_path: Path) -> None:
         assert cell.bodies[-1]["prompt"] == "x" * 1_500_000
 
 
+@pytest.mark.parametrize("model", ["100%", "%REQ(authorization)%", "{a}", 'a"b'])
+async def test_an_alias_stands_for_any_name(tmp_path: Path, model: str) -> None:
+    """Also for one in which Envoy would see a command."""
+    cell = Engine("a", models=(model,))
+    async with running_region(tmp_path, cell, aliases={"other": model}) as region:
+        await region.in_force()
+        answer = await region.ask("other")
+        assert (answer.status, answer.body) == (200, {"cell": "a", "model": model})
+
+
 async def test_the_gateway_lists_the_models_that_it_knows(tmp_path: Path) -> None:
     cell = Engine("a", max_model_len=4096, models=("org/llama-3", "sql"))
     async with running_region(tmp_path, cell, aliases={"gpt-4": "org/llama-3"}) as region:

@@ -11,8 +11,9 @@ import aiohttp
 import yaml
 
 from headrace_shared.net import HostPort
-from tests.e2e.xds.envoy import envoy_of, free_port
+from tests.e2e.xds.envoy import envoy_of
 from tests.e2e.xds.stack import GATEWAY, Control, Stack, until_async
+from tests.support.ports import free_port
 
 EXAMPLE = Path(__file__).parents[3] / "deploy" / "envoy" / "endpoints-only.yaml"
 

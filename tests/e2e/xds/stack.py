@@ -22,7 +22,8 @@ from headrace_shared.clock import SystemClock
 from headrace_shared.net import HostPort
 from headrace_shared.rpc import SERVER_OPTIONS
 from tests.e2e.xds.cells import Cell
-from tests.e2e.xds.envoy import Envoy, free_port, running_envoy
+from tests.e2e.xds.envoy import Envoy, running_envoy
+from tests.support.ports import free_port
 
 GATEWAY = "gw-test"
 Weights = Mapping[Cell, int]

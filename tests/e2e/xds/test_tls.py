@@ -10,8 +10,9 @@ import trustme
 from headrace_controller.settings import EnvoySettings, GatewaySettings
 from headrace_shared.net import HostPort
 from headrace_shared.tls import TlsSettings, server_credentials
-from tests.e2e.xds.envoy import free_port, running_envoy
+from tests.e2e.xds.envoy import running_envoy
 from tests.e2e.xds.stack import GATEWAY, Control, until_async
+from tests.support.ports import free_port
 
 
 def written(directory: Path, name: str, cert: trustme.LeafCert, authority: trustme.CA) -> TlsSettings:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import socket
 import ssl
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 from aiohttp import web
 
+from tests.support.ports import free_port
 from tests.unit.agent.collectors.app.engine_pages import vllm_page
 
 MODELS = {"data": [{"id": "tiny", "parent": None, "max_model_len": 4096}]}
@@ -140,9 +140,7 @@ async def fake_engine(
     if listening:
         await engine.listen()
     else:
-        with socket.socket() as probe:
-            probe.bind((host, 0))
-            engine.port = probe.getsockname()[1]
+        engine.port = free_port(host)
     try:
         yield engine
     finally:

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import socket
 from collections.abc import AsyncIterator
-from contextlib import ExitStack, asynccontextmanager
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +12,7 @@ import pytest
 from headrace_agent.commands.check import run as check
 from headrace_agent.commands.discover.found import Candidate, Engine, Host, Placed
 from headrace_agent.commands.errors import CommandError
+from headrace_lab.stack.ports import free_ports
 from headrace_shared.clock import SystemClock
 from headrace_shared.signals import NAMES
 from tests.integration.agent_app.fake_engine import MODELS, fake_engine
@@ -41,11 +41,7 @@ metrics_listen: 127.0.0.1:{listen}
 @pytest.fixture
 def unused() -> list[int]:
     """Ports that were free just now."""
-    with ExitStack() as stack:
-        held = [stack.enter_context(socket.socket()) for _ in range(6)]
-        for each in held:
-            each.bind(("127.0.0.1", 0))
-        return [each.getsockname()[1] for each in held]
+    return free_ports(6)
 
 
 def write(folder: Path, unused: list[int], text: str = CONFIG, **ports: int) -> Path:

@@ -16,6 +16,7 @@ import pytest
 from typer.testing import CliRunner
 
 from headrace_agent.cli import app
+from tests.support.ports import free_port
 from tests.support.program import EXIT_LIMIT_S, Running, assert_free, process_of
 
 PROGRAM = [sys.executable, "-c", "from headrace_agent.cli import main; main()"]
@@ -39,16 +40,10 @@ def run(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
     )
 
 
-def unused_port() -> int:
-    with socket.socket() as held:
-        held.bind(("127.0.0.1", 0))
-        return int(held.getsockname()[1])
-
-
 def write(tmp_path: Path, text: str | None = None, **ports: int) -> Path:
     """A config file; ports that are not given are ones on which nobody listens."""
     path = tmp_path / "agent.yaml"
-    ports = {"controller": unused_port(), "engine": unused_port()} | ports
+    ports = {"controller": free_port(), "engine": free_port()} | ports
     path.write_text(CONFIG.format(**ports) if text is None else text)
     return path
 
@@ -141,7 +136,7 @@ async def test_sigterm_ends_it_with_name_lookups_stuck(
 
 
 async def test_own_pages_are_served_and_the_port_is_free_afterwards(tmp_path: Path) -> None:
-    port = unused_port()
+    port = free_port()
     config = write(tmp_path)
     config.write_text(config.read_text() + f"metrics_listen: 127.0.0.1:{port}\n")
     async with agent(config) as running:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import socket
 import sys
 from pathlib import Path
 
@@ -12,6 +11,7 @@ import pytest
 from headrace_agent import settings
 from tests.integration.agent_cli.program import http_server, run
 from tests.integration.agent_hardware.nvml_stub import Stub, built
+from tests.support.ports import free_port
 from tests.support.program import Running, process_of
 from tests.unit.agent.collectors.app.engine_pages import vllm_page
 
@@ -75,9 +75,7 @@ async def test_a_folder_that_is_not_there(tmp_path: Path) -> None:
 
 
 async def test_nothing_found_says_what_to_do() -> None:
-    with socket.socket() as held:
-        held.bind(("127.0.0.1", 0))
-        port = held.getsockname()[1]
+    port = free_port()
     ended = await run("discover", "--ports", str(port))
     assert (ended.code, ended.out) == (1, "")
     for words in ("no engine answers", "--ports", "as root"):

@@ -22,6 +22,7 @@ from headrace_shared.clock import SystemClock
 from headrace_shared.net import PortInUseError
 from tests.integration.agent_heartbeat.controller import Controller, settle, until
 from tests.support.agent_sources import Fakes
+from tests.support.ports import free_port
 
 clock = SystemClock()
 
@@ -40,12 +41,6 @@ def settings(*ports: int, metrics: int | None = None) -> AgentSettings:
             "goodbye_grace_s": 12.5,
         }
     )
-
-
-def free_port() -> int:
-    with socket.socket() as held:
-        held.bind(("127.0.0.1", 0))
-        return int(held.getsockname()[1])
 
 
 @asynccontextmanager

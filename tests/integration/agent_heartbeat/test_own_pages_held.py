@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import socket
 
 import aiohttp
 
@@ -11,14 +10,9 @@ from headrace_agent.service.health import Verdict
 from headrace_agent.service.web import MAX_CONNECTIONS, serving
 from headrace_shared.net import HostPort
 from tests.integration.agent_heartbeat.controller import until
+from tests.support.ports import free_port
 
 HELD = 4 * MAX_CONNECTIONS
-
-
-def free_port() -> int:
-    with socket.socket() as held:
-        held.bind(("127.0.0.1", 0))
-        return int(held.getsockname()[1])
 
 
 async def test_silent_connections_are_bounded_and_whoever_asks_is_answered() -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import socket
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
 
@@ -15,6 +14,7 @@ from headrace_pb.v1 import telemetry_pb2 as pb
 from tests.integration.agent_heartbeat.controller import Controller, until
 from tests.integration.agent_heartbeat.test_agent import clock, running, settings
 from tests.support.agent_sources import Fakes
+from tests.support.ports import free_port
 
 
 @pytest.fixture
@@ -29,12 +29,6 @@ async def five() -> AsyncIterator[list[Controller]]:
         yield servers
 
 
-def dead_port() -> int:
-    with socket.socket() as held:
-        held.bind(("127.0.0.1", 0))
-        return int(held.getsockname()[1])
-
-
 async def test_a_dead_a_deaf_a_refusing_and_a_mute_one_cost_the_good_one_nothing(
     five: list[Controller],
 ) -> None:
@@ -43,7 +37,7 @@ async def test_a_dead_a_deaf_a_refusing_and_a_mute_one_cost_the_good_one_nothing
     refusing.abort = (grpc.StatusCode.FAILED_PRECONDITION, "an agent that started later is connected")
     mute.welcomes = mute.acks = False
     fakes = Fakes("c1", "c2")
-    ports = [dead_port(), deaf.port, refusing.port, mute.port, good.port, good_too.port]
+    ports = [free_port(), deaf.port, refusing.port, mute.port, good.port, good_too.port]
     async with running(settings(*ports), fakes) as agent:
         fine = [agent.streams[f"127.0.0.1:{each.port}"] for each in (good, good_too)]
         await until(lambda: all(stream.connected for stream in fine), 10.0)

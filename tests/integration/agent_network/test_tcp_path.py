@@ -17,17 +17,12 @@ from headrace_agent.collectors.readings import PathMethod
 from headrace_agent.settings import NetworkSettings
 from headrace_shared.clock import SystemClock
 from tests.integration.agent_network.support import alive, dead, measuring
+from tests.support.ports import free_port
 
 
 async def listen(host: str = "127.0.0.1", port: int = 0) -> tuple[asyncio.Server, int]:
     server = await asyncio.start_server(lambda _, writer: writer.close(), host, port)
     return server, server.sockets[0].getsockname()[1]
-
-
-def closed_port() -> int:
-    with socket.socket() as sock:
-        sock.bind(("127.0.0.1", 0))
-        return int(sock.getsockname()[1])
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "::1", "localhost"])
@@ -42,7 +37,7 @@ async def test_a_listening_gateway_has_a_round_trip(host: str) -> None:
 
 
 async def test_a_closed_port_is_dead_alone_told_once_and_comes_back() -> None:
-    port = closed_port()
+    port = free_port()
     server, good = await listen()
     with capture_logs() as logs:
         async with (
@@ -91,7 +86,7 @@ async def test_a_gateway_that_never_answers_is_lost_before_the_kernel_asks_again
 
 async def test_many_dead_gateways_do_not_slow_down_a_live_one() -> None:
     server, good = await listen()
-    bad = [GatewayTarget(f"bad{number}", "127.0.0.1", closed_port()) for number in range(12)]
+    bad = [GatewayTarget(f"bad{number}", "127.0.0.1", free_port()) for number in range(12)]
     async with server, measuring("tcp", *bad, GatewayTarget("good", "127.0.0.1", good)) as paths:
         await paths.until("bad0", dead)
         for _ in range(5):

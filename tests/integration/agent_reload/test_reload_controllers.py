@@ -16,6 +16,7 @@ from headrace_agent.collectors.readings import CellEvent, EventKind
 from headrace_pb.v1 import telemetry_pb2 as pb
 from tests.integration.agent_heartbeat.controller import Controller, until
 from tests.integration.agent_reload.crews import running, settings_for
+from tests.support.ports import free_port
 
 
 def down(cause: str) -> CellEvent:
@@ -110,12 +111,6 @@ async def test_a_controller_that_changes_is_dialled_anew_and_hears_what_it_misse
         await until(lambda: len(controller.streams) == 2 and bool(controller.of_kind("event")))
         assert len(second.streams) == 1
     assert [(each.cause, each.event_id) for each in controller.of_kind("event")] == [("meanwhile", 2)]
-
-
-def free_port() -> int:
-    with socket.socket() as held:
-        held.bind(("127.0.0.1", 0))
-        return int(held.getsockname()[1])
 
 
 async def fetch(port: int, path: str) -> tuple[int, str]:

@@ -14,8 +14,9 @@ from pathlib import Path
 import aiohttp
 
 from headrace_shared.clock import SystemClock
-from tests.integration.agent_cli.test_cli import PROGRAM, agent, unused_port, write
+from tests.integration.agent_cli.test_cli import PROGRAM, agent, write
 from tests.integration.agent_heartbeat.controller import until
+from tests.support.ports import free_port
 from tests.support.program import EXIT_LIMIT_S
 
 HELD = """\
@@ -85,7 +86,7 @@ async def page_of(session: aiohttp.ClientSession, port: int) -> str:
 
 
 async def test_the_log_takes_another_level(tmp_path: Path) -> None:
-    port = unused_port()
+    port = free_port()
     config = write(tmp_path)
     good = config.read_text() + f"metrics_listen: 127.0.0.1:{port}\n"
     config.write_text(good)

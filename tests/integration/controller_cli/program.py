@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import socket
 import subprocess
 import sys
 from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
 
+from headrace_lab.stack import ports
 from tests.support.program import Running, process_of
 
 MAIN = "from headrace_controller.cli import main; main()"
@@ -39,14 +39,7 @@ def run(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
 
 def free_ports() -> dict[str, int]:
     """A port for each listener, all different; free until somebody takes them."""
-    held = [socket.socket() for _ in PORTS]
-    try:
-        for each in held:
-            each.bind(("127.0.0.1", 0))
-        return {name: each.getsockname()[1] for name, each in zip(PORTS, held, strict=True)}
-    finally:
-        for each in held:
-            each.close()
+    return dict(zip(PORTS, ports.free_ports(len(PORTS)), strict=True))
 
 
 def write(folder: Path, text: str) -> Path:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import errno
+import os
 import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from dataclasses import replace
@@ -196,6 +198,21 @@ async def test_nobody_listens_is_dead(asker: Asker, serve: Serve) -> None:
     answer, detail = await asker.ask(Question(HostPort("127.0.0.1", 1)))
     assert answer is Answer.DEAD
     assert "cannot be reached" in detail
+
+
+@pytest.mark.parametrize("why", [errno.ENETUNREACH, errno.EHOSTUNREACH, errno.EMFILE, errno.EADDRNOTAVAIL])
+async def test_what_cannot_be_asked_proves_nothing(
+    asker: Asker, monkeypatch: pytest.MonkeyPatch, why: int
+) -> None:
+    """A controller that lost its own network would otherwise find every engine dead at once."""
+
+    async def fails(*_: object) -> None:
+        raise OSError(why, os.strerror(why))
+
+    monkeypatch.setattr(asyncio.get_running_loop(), "sock_connect", fails)
+    answer, detail = await asker.ask(Question(HostPort("192.0.2.1", 8000)))
+    assert answer is Answer.NO_ANSWER
+    assert os.strerror(why) in detail
 
 
 async def test_no_answer_in_time_is_no_answer(asker: Asker, serve: Serve, never: asyncio.Event) -> None:

@@ -35,6 +35,7 @@ class Kept:
     def __init__(self) -> None:
         self.requested: list[tuple[str, Record, int, bool]] = []
         self.tried: list[tuple[str, Record]] = []
+        self.shares: list[float] = []
         self.loaded: list[tuple[str, int, list[Load]]] = []
         self.open: dict[tuple[str, str], int] = {}
         self.ended: list[int] = []
@@ -43,7 +44,8 @@ class Kept:
     def requests(self, gateway: str, records: Sequence[Record], each: int, alone: bool) -> None:
         self.requested += [(gateway, record, each, alone) for record in records]
 
-    def tries(self, gateway: str, records: Sequence[Record], each: int) -> None:
+    def tries(self, gateway: str, records: Sequence[Record], share: float) -> None:
+        self.shares.append(share)
         self.tried += [(gateway, record) for record in records]
 
     def loads(self, gateway: str, source: int, loads: Sequence[Load]) -> None:
@@ -141,6 +143,7 @@ async def test_tries_are_told_apart_and_other_logs_stand_alone() -> None:
         async with log_of(made.port) as call:
             await call.write(message(entry(status=0), log=TRIES_LOG))
             await until(lambda: len(made.kept.tried) == 1)
+        assert made.kept.shares == [1.0]
         async with log_of(made.port) as call:
             await call.write(message(entry(), log="my-own"))
             await until(lambda: len(made.kept.requested) == 1)
@@ -184,6 +187,10 @@ async def test_a_rush_is_sampled_and_each_record_stands_for_its_share() -> None:
         weighed = sum(each for _, _, each, _ in made.kept.requested)
         assert len(made.kept.requested) == 10
         assert weighed == 1000 == len(made.kept.requested) + made.kept.dropped
+        async with log_of(made.port) as tries:
+            await tries.write(message(entry(status=0), log=TRIES_LOG))
+            await until(lambda: len(made.kept.shares) == 1)
+        assert made.kept.shares[0] < 0.5, "all tries come, beside a sample of the requests"
 
 
 async def test_load_reports_are_asked_for_by_endpoint_and_read() -> None:

@@ -26,6 +26,7 @@ from tests.integration.controller_service.node import FULL, beating, speaking
 from tests.integration.controller_service.running import Running, serving, settings_of, strict, until
 from tests.integration.controller_xds.client import AdsClient
 from tests.support.program import assert_free
+from tests.unit.controller.xds.builders import delta_request, request
 
 
 @pytest.fixture
@@ -125,6 +126,26 @@ async def test_envoys_over_tls(certificates: Path) -> None:
         async with grpc.aio.insecure_channel(f"127.0.0.1:{running.xds}") as channel:
             call = ads_pb2_grpc.AggregatedDiscoveryServiceStub(channel).StreamAggregatedResources()
             assert await call.code() is grpc.StatusCode.UNAVAILABLE
+
+
+@pytest.mark.parametrize("delta", [False, True])
+async def test_who_holds_another_certificate_is_sent_nothing_of_a_gateway(
+    certificates: Path, delta: bool
+) -> None:
+    """A node's, of the same authority: what gateways are sent holds the keys of engines."""
+    settings = settings_of(tls=listener(certificates, "xds_tls"))
+    others = channel_credentials(files(certificates, "n1"), "tls")
+    async with (
+        serving(settings) as running,
+        grpc.aio.secure_channel(f"127.0.0.1:{running.xds}", others) as channel,
+    ):
+        stub = ads_pb2_grpc.AggregatedDiscoveryServiceStub(channel)
+        call = stub.DeltaAggregatedResources() if delta else stub.StreamAggregatedResources()
+        await call.write((delta_request if delta else request)(CDS, node="gw-1"))
+        async with asyncio.timeout(10):
+            assert await call.code() is grpc.StatusCode.PERMISSION_DENIED
+        assert "does not name gateway 'gw-1'" in await call.details()
+        assert 'reason="xds_wrong_identity"} 1.0' in (await running.get("/metrics"))[1]
 
 
 @pytest.fixture

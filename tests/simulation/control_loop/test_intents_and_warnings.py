@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+import random
+
+import pytest
+
 from headrace_controller.inventory.columns import HEALTH_AT
 from headrace_controller.lifecycle import CellState
 from headrace_controller.projection import Intents
-from tests.simulation.control_loop.test_control_loop import Region
+from headrace_controller.settings import ControllerSettings
+from headrace_shared import config
+from tests.simulation.control_loop.test_control_loop import SETTINGS, Region
 
 DRAINS = "pressure: {early_warning: {drain: true, drain_after_s: 5}}"
 
@@ -67,6 +73,55 @@ def test_an_early_warning_is_told_and_takes_weight() -> None:
     ]
     assert weights(found)["c2"] < 60 < weights(found)["c1"]
     assert found.loop.book.life("c2").state is CellState.READY
+
+
+def reload(found: Region, more: str) -> None:
+    found.loop.use(config.parse(f"{SETTINGS}lifecycle: {{ramp_s: 0}}\n{more}", ControllerSettings))
+
+
+def test_an_early_warning_stands_over_a_reload() -> None:
+    found = region()
+    found.hot = frozenset({"c2"})
+    found.run(8.0)
+    before = weights(found)
+    reload(found, "pressure: {hold_s: 6}")
+    found.run(0.5)
+    assert weights(found) == before
+    assert len(found.loop.alerts) == 1, "it has not begun anew"
+    reload(found, "pressure: {hold_s: 6, early_warning: {weight: 0}}")
+    found.run(5.0)
+    assert weights(found)["c2"] > before["c2"], "other settings of it are in force"
+
+
+def test_a_reload_gives_a_cell_that_fails_its_requests_no_weight_back() -> None:
+    found = region()
+    for cell in ("c1", "c2", "c3"):
+        found.totals[cell] = {"ok": 0, "server_errors": 0}
+    for kind, seconds in (("ok", 20), ("server_errors", 10)):
+        for _ in range(seconds):
+            for cell in ("c1", "c2", "c3"):
+                found.totals[cell]["ok" if cell != "c1" else kind] += 40
+            found.run(1.0)
+    before = weights(found)
+    assert before["c1"] == 1
+    reload(found, "pressure: {hold_s: 6}")
+    found.run(5.0)
+    assert weights(found) == before
+
+
+def test_a_reload_takes_no_moment_of_load_for_the_whole_truth() -> None:
+    """What is in force is the mean of minutes; it goes on, whatever the queues are in that second."""
+    found = region()
+    luck = random.Random(3)
+    for _ in range(200):
+        found.queue = {cell: max(0.0, luck.gauss(8.0, 6.0)) for cell in ("c1", "c2", "c3")}
+        found.run(0.5)
+    assert found.loop.pressures is not None
+    before = found.loop.pressures.base.copy()
+    found.queue = {"c1": 0.0, "c2": 12.0, "c3": 8.0}
+    reload(found, "pressure: {hold_s: 6}")
+    found.run(0.2)
+    assert found.loop.pressures.base == pytest.approx(before, abs=0.005)
 
 
 def test_a_lasting_warning_drains_where_that_is_asked_but_never_the_last_cell() -> None:

@@ -3,12 +3,14 @@
 What proves death is a port that refuses, a connection that breaks, and an engine that says of itself
 that it is not well (5xx). Any other answer is that of a server which runs: that it does not know the
 path, wants a key or wants a certificate says nothing against the engine behind it, and a healthy cell
-must not fail for it.
+must not fail for it. Nor does it prove anything that the question could not be put: no route, an
+interface that is down or no free descriptor may be this machine's own fault.
 """
 
 from __future__ import annotations
 
 import asyncio
+import errno
 import ssl
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -24,6 +26,8 @@ from headrace_shared.tls import TlsError
 MAX_AT_ONCE = 64
 HEALTH_PATH: Final = "/health"
 _UNWELL: Final = 500
+_REFUSED: Final = frozenset({errno.ECONNREFUSED, errno.ECONNRESET, errno.ECONNABORTED, errno.EPIPE})
+"""What a connection meets where the engine's machine answers and the engine does not."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,11 +51,11 @@ class _Trust:
 class EngineInquiry:
     """Asks engines for their health, at most one question per cell at a time.
 
-    An answer below 500 within the time-out is ALIVE; 5xx, a refusal or a reset is DEAD; silence is
-    NO_ANSWER. `on_answer(cell_id, answer, detail)` is called in the event loop. `pools` say by which TLS
-    the engines of a model are reached; without a `ca` there nobody's certificate is checked, for the
-    question is only whether something lives. Raises headrace_shared.tls.TlsError where their files cannot
-    be used.
+    An answer below 500 within the time-out is ALIVE; 5xx, a refusal or a reset is DEAD; silence, and what
+    could not be asked, is NO_ANSWER. `on_answer(cell_id, answer, detail)` is called in the event loop.
+    `pools` say by which TLS the engines of a model are reached; without a `ca` there nobody's certificate
+    is checked, for the question is only whether something lives. Raises headrace_shared.tls.TlsError
+    where their files cannot be used.
     """
 
     def __init__(
@@ -132,6 +136,8 @@ def _judge(path: str, error: Exception) -> tuple[Answer, str]:
         cause = cause.__cause__ or cause.__context__
     if cause is not None and not isinstance(cause, ssl.SSLCertVerificationError | ssl.SSLEOFError):
         return Answer.ALIVE, f"the server of {path} answers, but not to this TLS: {cause}"
+    if cause is None and isinstance(error, OSError) and error.errno not in _REFUSED:
+        return Answer.NO_ANSWER, f"{path} could not be asked: {error}"
     return Answer.DEAD, f"{path} cannot be reached: {error}"
 
 

@@ -79,16 +79,19 @@ class GatewayReports:
         self._metrics.gateway_records.labels(gateway, "read").inc(len(records))
         self._on_news()
 
-    def tries(self, gateway: str, records: Sequence[Record], each: int) -> None:
-        """Take tries that ended without a whole answer, whatever became of the request."""
+    def tries(self, gateway: str, records: Sequence[Record], share: float) -> None:
+        """Take tries that ended without a whole answer, whatever became of the request.
+
+        All of them come; beside requests of which a `share` is read, so much of each is evidence.
+        """
         now, accounts = self._clock.now(), self._accounts[gateway]
         self._find_cells()
         for record in records:
             cell = self._cells.get(record.upstream)
             if cell is None or not record.broken or record.outcome is Outcome.CANCELLED:
                 continue
-            self._account(accounts, cell).failed_tries += each
-            self._note(cell, record, now, count_broken=True)
+            self._account(accounts, cell).failed_tries += 1
+            self._note(cell, record, now, count_broken=True, part=share)
         self._metrics.gateway_records.labels(gateway, "tries").inc(len(records))
         self._on_news()
 
@@ -171,8 +174,8 @@ class GatewayReports:
             busy.discard(cell_id)
         self._clients.forget(cell_id)
 
-    def _note(self, cell: str, record: Record, now: float, count_broken: bool) -> None:
-        """Write what one request says of its cell into the columns."""
+    def _note(self, cell: str, record: Record, now: float, count_broken: bool, part: float = 1.0) -> None:
+        """Write what one request, or a `part` of one, says of its cell into the columns."""
         fleet, row = self._fleet, self._fleet.row(cell)
         outcome = record.outcome
         if record.refused:
@@ -192,10 +195,10 @@ class GatewayReports:
         refused = outcome in (Outcome.CLIENT_ERROR, Outcome.THROTTLED)
         charged = self._clients.charge(model, cell, record.client, refused, now)
         if refused:
-            fleet.gateway_evidence[row, outcome] += charged
-            fleet.gateway_evidence[row, Outcome.OK] += 1.0 - charged
+            fleet.gateway_evidence[row, outcome] += part * charged
+            fleet.gateway_evidence[row, Outcome.OK] += part * (1.0 - charged)
         else:
-            fleet.gateway_evidence[row, outcome] += 1.0
+            fleet.gateway_evidence[row, outcome] += part
         self._note_size(row, model, record)
 
     def _note_size(self, row: int, model: str, record: Record) -> None:

@@ -159,6 +159,8 @@ class ControlLoop:
         self.model = _model_of(settings)
         for row in self.fleet.rows().tolist():
             self.model.restore(self.fleet, row, old.record(self.fleet, row), now)
+        self.model.early = old.early
+        self.model.early.use(settings.pressure.early_warning, settings.pressure.stale_after_s)
         self.projector = Projector(settings.projection, self._gateways, settings.lifecycle.ramp_s)
         self.projector.divide(self.classes.guide)
         weights = {cell_id: self.weights_by_model(cell_id) for cell_id in self.fleet.cell_ids()}

@@ -40,7 +40,7 @@ class Doorkeeper:
                 "unknown_gateway",
                 f"no gateway has the id {node_id[:128]!r}; add a gateway with it or correct node.id",
             )
-        if self._check_identity and gateway not in map(self._gateway_of, _names(context)):
+        if self._check_identity and not is_named(gateway, self._gateway_of, context):
             await self._refuse(
                 context,
                 node_id,
@@ -62,6 +62,11 @@ class Doorkeeper:
                 del self._refused[next(iter(self._refused))]
         self._refused[key] = None
         await context.abort(grpc.StatusCode.PERMISSION_DENIED, detail)
+
+
+def is_named(gateway: str | None, gateway_of: GatewayOf, context: Any) -> bool:
+    """Whether the peer's certificate names a gateway, or an Envoy that belongs to it."""
+    return gateway in map(gateway_of, _names(context))
 
 
 def _names(context: Any) -> Iterable[str]:

@@ -22,12 +22,24 @@ class Pace:
 
     def choose(self, count: int, now: float) -> range:
         """The indices to read of `count` records that came now; each stands for `range.step` of them."""
-        elapsed = max(0.0, now - self._at)
-        self._at = max(now, self._at)
-        self._recent = self._recent * math.exp(-elapsed / _WINDOW_S) + count
-        stride = max(1, math.ceil(self._recent / (self._limit * _WINDOW_S)))
+        self._fade(now)
+        self._recent += count
+        stride = self._stride()
         # Where the last choice left off, so that small messages are sampled as evenly as large ones.
         first = min(self._next, stride - 1)
         chosen = range(first, count, stride)
         self._next = first - count if not chosen else chosen[-1] + stride - count
         return chosen
+
+    def share(self, now: float) -> float:
+        """The share of the records that is read now, 1 = all of them."""
+        self._fade(now)
+        return 1.0 / self._stride()
+
+    def _fade(self, now: float) -> None:
+        elapsed = max(0.0, now - self._at)
+        self._at = max(now, self._at)
+        self._recent *= math.exp(-elapsed / _WINDOW_S)
+
+    def _stride(self) -> int:
+        return max(1, math.ceil(self._recent / (self._limit * _WINDOW_S)))

@@ -39,8 +39,8 @@ class Sink(Protocol):
         """Requests, each of which stands for `each` of them. `alone`: no log of tries goes with them."""
         ...
 
-    def tries(self, gateway: str, records: Sequence[Record], each: int) -> None:
-        """Tries that ended without a whole answer."""
+    def tries(self, gateway: str, records: Sequence[Record], share: float) -> None:
+        """Tries that ended without a whole answer: all of them, where a `share` of the requests is told."""
         ...
 
     def loads(self, gateway: str, source: int, loads: Sequence[Load]) -> None:
@@ -122,7 +122,7 @@ class GatewayService:
             # They are rare where all is well; where it is not, they are what counts.
             for start in range(0, len(entries), SLICE):
                 tries = [read_record(entry) for entry in entries[start : start + SLICE]]
-                self._sink.tries(gateway, tries, 1)
+                self._sink.tries(gateway, tries, self._pace.share(self._clock.now()))
                 await asyncio.sleep(0)
             return
         chosen = self._pace.choose(len(entries), self._clock.now())

@@ -7,6 +7,7 @@ that had it before.
 
 from __future__ import annotations
 
+import heapq
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -186,7 +187,7 @@ class Columns:
     def take_row(self) -> int:
         """A blank row with a generation of its own; the lowest free one."""
         if self._free:
-            row = self._free.pop()
+            row = heapq.heappop(self._free)
         else:
             if self.size == self.capacity:
                 self._grow()
@@ -202,8 +203,7 @@ class Columns:
         self.rows_version += 1
         for name, column in _COLUMNS.items():
             getattr(self, name)[row] = column.fill
-        self._free.append(row)
-        self._free.sort(reverse=True)
+        heapq.heappush(self._free, row)
 
     def _grow(self) -> None:
         for name in _COLUMNS:

@@ -117,6 +117,7 @@ class Book:
         """Other times are in force from the next event on; a deadline that is set stays as it is."""
         self._settings = settings
         self._watch.use(settings)
+        self._hung.use(settings)
 
     def life(self, cell_id: str) -> CellLife:
         """One cell's life. Raises KeyError."""

@@ -30,6 +30,10 @@ class HungWatch:
         self._settings = settings
         self._failed: deque[tuple[float, str]] = deque()
 
+    def use(self, settings: LifecycleSettings) -> None:
+        """Other shares and times are in force from now on."""
+        self._settings = settings
+
     def note_failed(self, node: str, now: float) -> None:
         """A READY cell of `node` was failed because its engine hangs."""
         self._failed.append((now, node))

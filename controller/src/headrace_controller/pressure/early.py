@@ -63,6 +63,12 @@ class EarlyWarning:
         self._rows = 0
         self._warnings: Warnings | None = None
 
+    def use(self, settings: EarlyWarningSettings, stale_after_s: float) -> None:
+        """Other settings are in force from now on; the charts go on as they stand."""
+        self._settings = settings
+        self._reader.use(settings, stale_after_s)
+        self._rows = 0
+
     @property
     def alert_at(self) -> Floats:
         """(n,): since when each cell has had some alert without a break; inf = it has none."""
@@ -122,8 +128,9 @@ class EarlyWarning:
 
 
 def choose_drains(fleet: Fleet, early: EarlyWarning, settings: EarlyWarningSettings, now: float) -> list[str]:
-    """The cells to drain because their alert has lasted, one a pool at a time; never a cell without
-    which one of its pools has no READY cell, nor one of a pool in which another cell drains."""
+    """The cells to drain because their alert has lasted, one a pool at a time, and only while at least half
+    of the cells of each of its pools stay READY: what makes a whole site hot must not take the site out,
+    cell by cell, each with the load of those before it."""
     if not (settings.enabled and settings.drain):
         return []
     n, pools = fleet.size, fleet.pools()
@@ -133,13 +140,14 @@ def choose_drains(fleet: Fleet, early: EarlyWarning, settings: EarlyWarningSetti
     if not asked.any():
         return []
     count = len(pools.models)
-    left = np.bincount(pools.pool[ready[pools.row]], minlength=count)
+    left = np.bincount(pools.pool[ready[pools.row]], minlength=count) - 1
+    enough = (left > 0) & (2 * left >= np.bincount(pools.pool, minlength=count))
     draining = fleet.state[:n] == CellState.DRAINING
     busy = np.bincount(pools.pool[draining[pools.row]], minlength=count) > 0
     chosen = []
     for row in np.flatnonzero(asked).tolist():
         own = pools.pool[pools.row == row]
-        if len(own) and (left[own] > 1).all() and not busy[own].any():
+        if len(own) and enough[own].all() and not busy[own].any():
             busy[own] = True
             chosen.append(fleet.facts_of(row).cell_id)
     return chosen

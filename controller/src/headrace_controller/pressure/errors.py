@@ -96,8 +96,11 @@ class ErrorEstimator:
         )
 
     def restore(self, fleet: Fleet, row: int, record: ErrorRecord) -> None:
-        """Go on from a record of the row's cell."""
+        """Go on from a record of the row's cell. What was counted up to now is in it already."""
         self._memory.follow(fleet)
+        self._used.follow(fleet)
+        self._used["evidence"][row] = fleet.evidence[row]
+        self._used["gateways"][row] = fleet.gateway_evidence[row]
         for name in ("failed", "total", "seen", "plain", "counted"):
             self._memory[name][row] = getattr(record, name)
 

@@ -68,6 +68,10 @@ class HealthReader:
             }
         )
 
+    def use(self, settings: EarlyWarningSettings, stale_after_s: float) -> None:
+        """Other settings are in force from now on."""
+        self._settings, self._stale_after_s = settings, stale_after_s
+
     def read(self, fleet: Fleet, now: float, elapsed: float) -> Floats:
         """(n, kinds): evidence less allowance over `elapsed` seconds; NaN = not measured."""
         n = fleet.size

@@ -152,6 +152,8 @@ class PressureModel:
         self._settler.restore(fleet, row, record.base)
         self._errors.restore(fleet, row, record.errors)
         self._ttft.restore(fleet, row, record.unloaded_ttft_s)
+        # The time from here to the first tick is all that its figures are worth beside the record.
+        self._last_tick = max(self._last_tick, now)
 
     def _fresh_signals(self, fleet: Fleet, now: float, engine_fresh: Flags) -> tuple[Floats, Floats, Flags]:
         """(n, 8) and (G, n, 2) raw values, NaN where absent or stale, and which paths (G, n) are

@@ -185,17 +185,34 @@ class Gateways:
 
     def refuse(self, node_id: str, peer: str) -> None:
         """Note an Envoy that belongs to no gateway."""
-        key = node_id[:128]
-        if key not in self.strangers:
+        if self._is_new(node_id):
             # Said once: an Envoy that is refused comes back for ever.
             log.get("xds").warning(
                 "an Envoy with an unknown node id was refused; add a gateway with this id, let a gateway's "
                 "nodes name it, or correct node.id in its bootstrap",
-                node=key,
+                node=node_id[:128],
                 peer=peer,
                 gateways=self.known(),
             )
-            if len(self.strangers) >= MAX_STRANGERS:
-                del self.strangers[next(iter(self.strangers))]
+        self._hooks.on_stranger(node_id[:128])
+
+    def refuse_identity(self, node_id: str, gateway: str, peer: str) -> None:
+        """Note an Envoy whose certificate does not name the gateway that its node id belongs to."""
+        if self._is_new(node_id):
+            log.get("xds").warning(
+                "an Envoy whose certificate does not name its gateway was refused; issue one with the "
+                "gateway's id, or with what its nodes match, as its name",
+                node=node_id[:128],
+                peer=peer,
+                gateway=gateway,
+            )
+        self._hooks.on_wrong_identity(node_id[:128])
+
+    def _is_new(self, node_id: str) -> bool:
+        """Count a refusal; whether it is the first."""
+        key = node_id[:128]
+        new = key not in self.strangers
+        if new and len(self.strangers) >= MAX_STRANGERS:
+            del self.strangers[next(iter(self.strangers))]
         self.strangers[key] = self.strangers.get(key, 0) + 1
-        self._hooks.on_stranger(key)
+        return new

@@ -11,6 +11,7 @@ import grpc
 from envoy.service.discovery.v3 import ads_pb2, ads_pb2_grpc
 from envoy.service.endpoint.v3 import eds_pb2, eds_pb2_grpc
 
+from headrace_controller.gateway.identity import is_named
 from headrace_controller.xds.conversation import Client, StreamState, first_request, race
 from headrace_controller.xds.delta import DeltaStream
 from headrace_controller.xds.gateways import Gateway, Gateways
@@ -38,7 +39,8 @@ class XdsServer:
 
     Before the first `publish` for a gateway its Envoys are sent nothing, and keep what they hold.
     `nodes` gives patterns of node ids by gateway; an Envoy whose node id is that of a gateway
-    belongs to it in any case.
+    belongs to it in any case. With `check_identity` its certificate must name that gateway too:
+    what gateways are sent holds the keys of engines.
     """
 
     def __init__(
@@ -47,8 +49,11 @@ class XdsServer:
         gateways: Collection[str],
         hooks: Hooks | None = None,
         nodes: Mapping[str, Sequence[str]] = MappingProxyType({}),
+        *,
+        check_identity: bool = False,
     ) -> None:
         self._gateways = Gateways(list(gateways), nodes, hooks or Hooks(), clock.now)
+        self._check_identity = check_identity
         self._closing = asyncio.Event()
         self._handlers = 0
         self._idle = asyncio.Event()
@@ -80,7 +85,8 @@ class XdsServer:
 
     @property
     def strangers(self) -> Mapping[str, int]:
-        """Node ids that were refused because no gateway has them, and how often; bounded."""
+        """Node ids that were refused, because no gateway has them or the certificate names another, and
+        how often; bounded."""
         return dict(self._gateways.strangers)
 
     async def close(self) -> None:
@@ -165,6 +171,12 @@ class XdsServer:
                 f"set node.id in the Envoy bootstrap to one of: {self._gateways.known()}",
             )
             raise AssertionError("abort returned")
+        if self._check_identity and not is_named(gateway.id, self.gateway_of, context):
+            self._gateways.refuse_identity(first.node.id, gateway.id, context.peer())
+            await context.abort(
+                grpc.StatusCode.PERMISSION_DENIED,
+                f"the certificate does not name gateway {gateway.id!r}; issue one with it as its name",
+            )
         if len(gateway.clients) >= MAX_STREAMS:
             await context.abort(
                 grpc.StatusCode.RESOURCE_EXHAUSTED, f"{MAX_STREAMS} streams already use this gateway"

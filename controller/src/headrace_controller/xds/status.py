@@ -63,10 +63,11 @@ class Hooks:
     """Called on the event loop as things happen; they must neither block nor raise.
 
     `on_push(gateway, type_name)`, `on_ack(gateway, type_name, seconds since the push)`,
-    `on_nack(gateway, type_name, message)`, `on_stranger(node_id)`.
+    `on_nack(gateway, type_name, message)`, `on_stranger(node_id)`, `on_wrong_identity(node_id)`.
     """
 
     on_push: Callable[[str, str], None] = _nothing
     on_ack: Callable[[str, str, float], None] = _nothing
     on_nack: Callable[[str, str, str], None] = _nothing
     on_stranger: Callable[[str], None] = _nothing
+    on_wrong_identity: Callable[[str], None] = _nothing

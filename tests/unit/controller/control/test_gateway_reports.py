@@ -110,6 +110,15 @@ def test_sampling_is_made_up_for_in_counts_and_not_in_evidence(region: Region) -
     assert evidence(region) == [1, 0, 0, 0]
 
 
+def test_failed_tries_count_beside_sampled_requests_as_much_as_these(region: Region) -> None:
+    """Of 100 requests, 10 of them failed tries, a tenth is read: the share that failed stays a tenth."""
+    broken = record(Outcome.SERVER_ERROR, broken=True)
+    report(region, *[record(Outcome.OK)] * 9, each=10)
+    region.loop.reports.tries("gw-1", [broken] * 10, 0.1)
+    assert evidence(region) == pytest.approx([9, 0, 0, 1])
+    assert region.loop.reports.cell("c1")["gw-1"].failed_tries == 10
+
+
 def test_a_client_that_is_refused_everywhere_charges_nobody(region: Region) -> None:
     for _ in range(100):
         report(region, record(Outcome.CLIENT_ERROR), record(Outcome.CLIENT_ERROR, C2))

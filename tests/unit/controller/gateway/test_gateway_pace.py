@@ -39,6 +39,14 @@ def test_after_a_rush_everything_is_read_again() -> None:
     assert pace.choose(10, 20.1) == range(10)
 
 
+def test_the_share_that_is_read_follows_the_rush_and_its_end() -> None:
+    pace = Pace(100.0)
+    assert pace.share(0.0) == 1.0
+    step = pace.choose(1000, 0.0).step
+    assert pace.share(0.0) == 1.0 / step < 0.2
+    assert pace.share(20.0) == 1.0
+
+
 @given(st.lists(st.tuples(st.integers(0, 500), st.floats(-5, 5)), max_size=50))
 def test_indices_are_those_of_the_message_whatever_the_clock_does(steps: list[tuple[int, float]]) -> None:
     pace, now = Pace(20.0), 0.0

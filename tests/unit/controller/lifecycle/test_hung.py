@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from headrace_controller.lifecycle import CellState, EventKind
+from headrace_controller.settings import LifecycleSettings
 from headrace_pb.v1 import telemetry_pb2 as pb
 from tests.unit.controller.inventory.builders import HUNG, SERVING, beat, hello, telemetry
 from tests.unit.controller.lifecycle.site import Site, serving
@@ -100,3 +101,10 @@ def test_engines_that_hang_one_after_another_are_no_surge() -> None:
         word[cell] = HUNG
         say(site, word, 3.0)
     assert states(site) == "FFFFFFFRR"
+
+
+def test_another_share_is_in_force_from_the_next_one_on() -> None:
+    site = serving(*NINE)
+    site.book.use(LifecycleSettings(self_preservation_share=1.0))
+    hang(site, *NINE)
+    assert states(site) == "FFFFFFFFF"

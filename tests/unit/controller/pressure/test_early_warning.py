@@ -216,9 +216,9 @@ def drains(watched: Watched) -> list[str]:
     return choose_drains(watched.fleet, watched.early, watched.settings, watched.now)
 
 
-def test_a_lasting_alert_drains_one_cell_of_a_pool_at_a_time_and_never_the_last() -> None:
-    watched = Watched(drain=True, drain_after_s=20.0)
-    watched.health = {"a": reasons(0x40), "b": reasons(0x40)}
+def test_a_lasting_alert_drains_one_cell_of_a_pool_at_a_time_and_never_more_than_half() -> None:
+    watched = Watched(("a", "b", "c", "d"), drain=True, drain_after_s=20.0)
+    watched.health = dict.fromkeys("abcd", reasons(0x40))
     watched.run(15)
     assert drains(watched) == []
     watched.run(15)
@@ -227,7 +227,16 @@ def test_a_lasting_alert_drains_one_cell_of_a_pool_at_a_time_and_never_the_last(
     assert drains(watched) == []
     watched.fleet.state[0] = CellState.TERMINATED
     assert drains(watched) == ["b"]
-    watched.fleet.state[2] = CellState.FAILED
+    watched.fleet.state[3] = CellState.FAILED
+    assert drains(watched) == [], "half of the pool is out already"
+    watched.fleet.state[3], watched.fleet.state[1] = CellState.READY, CellState.TERMINATED
+    assert drains(watched) == [], "a heat wave takes out no more than half"
+
+
+def test_the_only_cell_of_a_pool_is_not_drained() -> None:
+    watched = Watched(("a",), drain=True, drain_after_s=20.0)
+    watched.health = {"a": reasons(0x40)}
+    watched.run(40)
     assert drains(watched) == []
 
 

@@ -184,3 +184,20 @@ def test_what_chance_explains_is_no_excess() -> None:
     np.testing.assert_allclose(lucky, [0.0, 0.0, 0.0])
     broken = excess(np.array([1.0, 0.6, 0.6]), samples, fleet.pools(), ready)
     assert broken[0] > 0.15
+
+
+def test_an_estimator_that_takes_over_does_not_count_again_what_the_record_holds() -> None:
+    """A changed setting makes a new one in a fleet that has counted for long."""
+    counter = Counter("a")
+    counter.answer("a", ok=10_000)
+    counter.estimate("a")
+    counter.answer("a", server_errors=200)
+    counter.fleet.gateway_evidence[0] = (10_000, 0, 0, 0)
+    counter.fleet.gateway_version = 7
+    failing = counter.estimate("a")
+    record = counter.errors.record(counter.fleet, 0)
+    counter.errors = ErrorEstimator(PressureSettings(error_samples=50.0, error_min_samples=10.0))
+    counter.errors.restore(counter.fleet, 0, record)
+    assert counter.estimate("a") == pytest.approx(failing)
+    counter.answer("a", server_errors=10)
+    assert counter.estimate("a") >= failing, "and it goes on counting"

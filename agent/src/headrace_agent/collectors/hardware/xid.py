@@ -44,8 +44,8 @@ class XidWatch:
 
         A GPU seen for the first time tells nothing: its XID may be days old. An absent figure
         means none, so one that appears later is new. A GPU that is missing for a while, as one that
-        falls off the bus may be, is not seen for the first time again. A GPU's XID is news for all its instances,
-        whether or not their own rows repeat it.
+        falls off the bus may be, is not seen for the first time again. A GPU's XID is news for all its
+        instances, whether or not their own rows repeat it.
         """
         before, here = self._gauges, {gpu.key: gpu.health.last_xid or 0 for gpu in gpus}
         self._gauges = {**before, **here} if len(before) + len(here) <= MAX_GAUGES else here

@@ -20,7 +20,7 @@ from headrace_controller.settings import EnvoySettings
 from headrace_controller.xds.names import METADATA_NAMESPACE, ROUTES, class_name, cluster_name
 from headrace_controller.xds.resources import replies
 from headrace_controller.xds.resources.clusters import Baseline
-from headrace_controller.xds.resources.wire import bearer, packed, seconds, set_header, u32
+from headrace_controller.xds.resources.wire import bearer, literal, packed, seconds, set_header, u32
 from headrace_controller.xds.upstreams import PLAIN_UPSTREAM, Upstream
 
 # Round-robin by weight names a heavy endpoint many times in a row; a retry must get past it.
@@ -183,7 +183,7 @@ def _add_bound(match: Any, bound: SizeBound) -> None:
 def _renaming(model: str) -> Any:
     """What puts the model's own name into a body that calls it by another."""
     name = struct_pb2.Struct()
-    name.update({"model": model})
+    name.update({"model": literal(model)})
     made = transform_pb2.TransformConfig()
     body = made.request_transformation.body_transformation
     body.body_format.json_format.CopyFrom(name)

@@ -42,8 +42,12 @@ def from_ads(initial_fetch_timeout_s: float) -> Any:
 
 def bearer(key: str) -> Any:
     """The header that shows an API key to an engine."""
-    # Between per cent signs Envoy would read a command.
-    return set_header("authorization", f"Bearer {key.replace('%', '%%')}")
+    return set_header("authorization", f"Bearer {literal(key)}")
+
+
+def literal(text: str) -> str:
+    """`text` for a place where Envoy reads commands between per cent signs."""
+    return text.replace("%", "%%")
 
 
 def set_header(key: str, value: str) -> Any:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from headrace_agent.collectors.hardware.figures import GpuFigures
-from headrace_agent.collectors.hardware.xid import XidWatch
+from headrace_agent.collectors.hardware.xid import MAX_GAUGES, XidWatch
 from headrace_agent.collectors.readings import Health
 
 
@@ -35,6 +35,21 @@ def test_a_gauge_that_is_cleared_is_no_event_and_arms_again() -> None:
     watch.changes([gpu(48)], 0.0)
     assert watch.changes([gpu(0)], 0.0) == []
     assert watch.changes([gpu(48)], 0.0) == [("GPU-1", 48)]
+
+
+def test_a_gpu_that_comes_back_with_an_xid_is_an_event() -> None:
+    """One that falls off the bus may be missing from the page for a while: the worst XID of all."""
+    watch = XidWatch()
+    watch.changes([gpu(None), gpu(31, "GPU-2")], 0.0)
+    watch.changes([], 1.0)
+    assert watch.changes([gpu(79), gpu(31, "GPU-2")], 2.0) == [("GPU-1", 79)]
+
+
+def test_gpus_that_come_and_go_are_not_remembered_without_end() -> None:
+    watch = XidWatch()
+    for turn in range(100):
+        watch.changes([gpu(None, f"GPU-{turn}-{number}") for number in range(100)], float(turn))
+    assert len(watch._gauges) <= MAX_GAUGES
 
 
 def test_gpus_do_not_answer_for_each_other() -> None:

@@ -210,6 +210,8 @@ class MetricsSource:
         return {name: self._figures.sources[name] for name in self.signals(now)}
 
     def _work_out(self) -> dict[str, float]:
+        if self._pages.engine is None:  # the last page was none of an engine
+            return {}
         found = {
             "queue_depth": self._figures.queue_depth,
             "ttft_p95_s": self._ttft.quantile(0.95),

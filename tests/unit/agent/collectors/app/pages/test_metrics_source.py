@@ -168,10 +168,8 @@ BUSY = vllm_page(responses={"2xx": 1, "4xx": 1}, ttft={"0.1": 1, "1.0": 2, "+Inf
     [
         b"".join(line for line in BUSY.splitlines(True) if b"_bucket" not in line and b"http_" not in line),
         BUSY[:-1],
-        b"",
-        b"up 1\n",
     ],
-    ids=["series that vanish", "cut short", "empty", "of no engine"],
+    ids=["series that vanish", "cut short"],
 )
 def test_pages_that_tell_of_no_requests_still_move_the_windows(page: bytes) -> None:
     """An old P95 must not stand for ever where nothing renews it."""
@@ -179,7 +177,15 @@ def test_pages_that_tell_of_no_requests_still_move_the_windows(page: bytes) -> N
     assert {"ttft_p95_s", "error_rate"} <= source.signals(5.5).keys()
     for step in range(12, 80):
         source.take(Answer(200, page), step / 2)
-    assert source.signals(39.5).keys() <= {"queue_depth", "kv_fill"}
+    assert source.signals(39.5).keys() == {"queue_depth", "kv_fill"}
+
+
+@pytest.mark.parametrize("page", [b"", b"up 1\n"], ids=["empty", "of no engine"])
+def test_a_page_of_no_engine_gives_no_figures(page: bytes) -> None:
+    source = source_of(vllm_page(), BUSY, page)
+    assert source.signals(1.0) == {}
+    source.take(Answer(200, BUSY), 1.5)
+    assert {"ttft_p95_s", "error_rate"} <= source.signals(1.5).keys()
 
 
 def test_figures_of_an_engine_slow_to_answer_last_longer() -> None:
