@@ -22,6 +22,10 @@ DOCS = Path(__file__).parents[3] / "docs" / "metrics.md"
 ROW = re.compile(r"^\| `(?P<name>\w+)` \|(?P<labels>[^|]*)\|", re.MULTILINE)
 
 
+# Told only once something was learned; tests/simulation/capability_classes looks at its labels.
+LEARNED = {"headrace_class_bytes_per_token"}
+
+
 def documented() -> dict[str, set[str]]:
     """Labels by metric, as the table of the controller has them."""
     section = DOCS.read_text().partition("## Controller")[2].partition("\n## ")[0]
@@ -103,7 +107,7 @@ async def families() -> dict[str, Metric]:
 async def test_labels_are_those_that_the_docs_name(families: dict[str, Metric]) -> None:
     for name, labels in documented().items():
         family = families.get(name) or families[name.removesuffix("_total")]
-        assert family.samples, f"nothing of {name} is on the page"
+        assert family.samples or name in LEARNED, f"nothing of {name} is on the page"
         for sample in family.samples:
             assert set(sample.labels) - {"le"} == labels, sample
 
