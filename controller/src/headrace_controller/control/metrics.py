@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
+from headrace_controller.pressure.evidence import KINDS
+
 _FAST = (0.00005, 0.0001, 0.0002, 0.0005, 0.001, 0.002, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1.0)
 
 
@@ -59,6 +61,8 @@ class Metrics:
             ["kind"],
             registry=self.registry,
         )
+        for kind in KINDS:
+            self.alerts.labels(kind)  # a rate needs the 0 before the first one
         self.boundaries = Gauge(
             "headrace_class_bytes_per_token",
             "Learned boundary of a capability class.",
