@@ -154,8 +154,9 @@ class Controller:
         """Put settings in force that differ only in what can change while it runs. Raises ConfigError, and
         nothing is changed then."""
         access = Access.of(settings.admin)
-        self._settings = settings
-        self.loop.use(settings)
+        if settings != self._settings:
+            self._settings = settings
+            self.loop.use(settings)
         self.desk.use(settings, access)
         log.configure(settings.log.level, settings.log.format)
 

@@ -290,6 +290,16 @@ class GatewayReportsSettings(Settings):
     trust_s: float = Field(60.0, ge=1, le=3600)
     alive_s: float = Field(0.5, ge=0.1, le=10)
 
+    @model_validator(mode="after")
+    def _told_in_time(self) -> Self:
+        # A record may have waited for one flush when it comes, and the next comes a flush later.
+        if self.alive_s < 2 * self.flush_s:
+            raise ValueError(
+                f"alive_s is {self.alive_s:g} and flush_s {self.flush_s:g}: an answer would be too old when "
+                "it is told; alive_s must be at least twice flush_s"
+            )
+        return self
+
 
 class UpstreamTlsSettings(TlsSettings):
     """How gateways, and the controller's own questions, speak TLS with a pool's engines.
@@ -398,6 +408,10 @@ class ControllerSettings(Settings):
         twice = sorted({each for each in ids if ids.count(each) > 1})
         if twice:
             raise ValueError(f"gateways: two gateways have the same id {twice[0]!r}; give each its own")
+        patterns = [pattern for gateway in self.gateways for pattern in set(gateway.nodes)]
+        shared = sorted({each for each in patterns if patterns.count(each) > 1})
+        if shared:
+            raise ValueError(f"gateways: nodes: {shared[0]!r} stands under two gateways; leave it under one")
         return self
 
     @model_validator(mode="after")

@@ -58,7 +58,12 @@ class Control:
 
     async def start(self) -> None:
         clock = SystemClock()
-        self.server = XdsServer(clock, [self._gateway.id], nodes={self._gateway.id: self._gateway.nodes})
+        self.server = XdsServer(
+            clock,
+            [self._gateway.id],
+            nodes={self._gateway.id: self._gateway.nodes},
+            check_identity=self._credentials is not None,
+        )
         self.builder = SnapshotBuilder(
             self._gateway, self._settings, baseline=self._baseline, epoch_ns=clock.wall_ns()
         )

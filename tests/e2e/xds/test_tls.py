@@ -24,27 +24,31 @@ def written(directory: Path, name: str, cert: trustme.LeafCert, authority: trust
     return TlsSettings(**paths)
 
 
-@pytest.mark.parametrize("trusted", [True, False])
-async def test_only_an_envoy_with_a_known_certificate_is_served(tmp_path: Path, trusted: bool) -> None:
+@pytest.mark.parametrize(
+    ("name", "trusted"), [(GATEWAY, True), ("edge-7", True), ("edge-7", False), ("gw-other", True)]
+)
+async def test_only_an_envoy_whose_certificate_names_its_gateway_is_served(
+    tmp_path: Path, name: str, trusted: bool
+) -> None:
     authority, other = trustme.CA(), trustme.CA()
     server = written(tmp_path, "server", authority.issue_cert("127.0.0.1"), authority)
-    client = written(
-        tmp_path, "client", (authority if trusted else other).issue_cert("gw-test.example"), authority
-    )
+    client = written(tmp_path, "client", (authority if trusted else other).issue_cert(name), authority)
     listen = HostPort("127.0.0.1", free_port())
-    gateway = GatewaySettings(id=GATEWAY, host="127.0.0.1", listen=listen)
+    gateway = GatewaySettings(id=GATEWAY, nodes=("edge-?",), host="127.0.0.1", listen=listen)
     control = Control(gateway, EnvoySettings(), credentials=server_credentials(server, "listen.xds_tls"))
     await control.start()
     try:
         control.publish({"m": {}})
         async with running_envoy(GATEWAY, control.xds_address, tmp_path, client) as envoy:
-            if trusted:
+            if trusted and name != "gw-other":
                 await until_async(envoy.live)
                 await control.in_force()
             else:
                 await until_async(envoy.up)
 
                 async def tried_again() -> bool:
+                    if trusted:
+                        return control.server.strangers.get(GATEWAY, 0) >= 2
                     return await envoy.counter("cluster.headrace-controller.upstream_cx_total") >= 2
 
                 await until_async(tried_again)

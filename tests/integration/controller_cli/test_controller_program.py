@@ -8,6 +8,7 @@ import signal
 import socket
 from pathlib import Path
 
+import aiohttp
 import grpc
 import pytest
 
@@ -143,3 +144,26 @@ async def test_sighup_takes_up_a_changed_file_and_refuses_a_bad_one(
         code, _ = await running.terminate()
     assert code == 0
     assert running.other == []
+
+
+async def test_sighup_takes_up_a_token_that_was_changed(config: Path, ports: dict[str, int]) -> None:
+    """The settings stay the same; a token that was taken back must not let anybody in."""
+    token = config.parent / "token"
+    token.write_text("a" * 20)
+    named = f"admin: {{tokens: [{{name: anna, role: viewer, file: {token}}}]}}\n"
+    write(config.parent, CONFIG.format(**ports) + named)
+    async with controller(config) as running, aiohttp.ClientSession() as session:
+
+        async def status(secret: str) -> int:
+            headers = {"Authorization": f"Bearer {secret * 20}"}
+            url = f"http://127.0.0.1:{ports['admin']}/api/v1/status"
+            async with session.get(url, headers=headers) as answer:
+                return answer.status
+
+        assert (await status("a"), await status("b")) == (200, 401)
+        token.write_text("b" * 20)
+        running.process.send_signal(signal.SIGHUP)
+        await running.logged(event="settings reloaded")
+        assert (await status("a"), await status("b")) == (401, 200)
+        code, _ = await running.terminate()
+    assert code == 0

@@ -311,3 +311,18 @@ async def test_two_hosts_under_one_name_are_told_apart(server: Server, stub: Any
     assert "give each host its own" in await second.details()
     assert await server.heard.until("hello") == [["c1"]]
     first.cancel()
+
+
+async def test_a_stream_that_is_replaced_ends_although_it_says_nothing_more(stub: Any) -> None:
+    """Else an agent that reconnects without a word of goodbye leaves one behind each time."""
+    older = stub.Stream(timeout=10)
+    await older.write(hello())
+    await read(older)
+    newer = stub.Stream(timeout=10)
+    await newer.write(hello())
+    await read(newer)
+    async with asyncio.timeout(5):
+        assert await older.code() is grpc.StatusCode.ABORTED
+    await newer.write(down(1, 1))
+    assert (await read(newer)).ack.event_id == 1
+    newer.cancel()

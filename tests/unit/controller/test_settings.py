@@ -44,6 +44,11 @@ def test_the_least_file_gives_the_design_defaults() -> None:
             "every weight of scorer v2 is 0",
         ),
         (GOOD + "  - id: gw-1\n    host: h\n", "two gateways have the same id 'gw-1'"),
+        (
+            GOOD + "".join(f"  - {{id: g{n}, host: h, nodes: ['edge-*']}}\n" for n in "12"),
+            "'edge-*' stands under two gateways",
+        ),
+        (GOOD + "gateway_reports: {flush_s: 0.5}\n", "alive_s must be at least twice flush_s"),
         (GOOD + "    listen: localhost:10000\n", "'localhost' is no IP address"),
         (GOOD + "envoy:\n  paths: [v1]\n", "line 5: envoy.paths[0]"),
         (GOOD + "projection:\n  max_weight: 0\n", "line 5: projection.max_weight"),

@@ -219,7 +219,7 @@ class Views:
         ready = fleet.state[pools.row] == CellState.READY
         flat = pools.pool[ready] * max(1, len(index.sites)) + site_of_row[pools.row[ready]]
         by_site = np.bincount(flat, minlength=len(pools.models) * max(1, len(index.sites)))
-        by_site = by_site.reshape(len(pools.models), -1)
+        by_site = by_site.reshape(len(pools.models), max(1, len(index.sites)))
         weights = self.rows.weights.now()[:, pools.row]
         lengths = self._lengths_by_pool()
         sums = [np.bincount(pools.pool, weights=each, minlength=len(pools.models)) for each in weights]

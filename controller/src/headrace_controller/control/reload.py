@@ -19,7 +19,8 @@ _FIXED_WITHIN: Final = {"admin": {"account_acts"}, "recording": {"enabled", "max
 Load = Callable[[], ControllerSettings]
 """Reads and checks the settings and the files they name; may block. Raises ConfigError or TlsError."""
 Apply = Callable[[ControllerSettings], None]
-"""Puts settings in force. Raises ConfigError or TlsError, and nothing is changed then."""
+"""Puts settings, and the files that they name, in force. Raises ConfigError or TlsError, and nothing is
+changed then."""
 
 
 class NeedsRestartError(Exception):
@@ -84,8 +85,7 @@ class Reloader:
             async with asyncio.timeout(LOAD_TIMEOUT_S):
                 new = await asyncio.to_thread(self._load)
             changed = check_live(self.settings, new)
-            if changed:
-                self._apply(new)
+            self._apply(new)  # also where nothing differs: the files that the settings name may
         except (ConfigError, TlsError, NeedsRestartError, TimeoutError) as error:
             said = str(error) or f"the file could not be read within {LOAD_TIMEOUT_S:g} s"
             self._log.error("reload refused; the settings of before stay in force", why=said.splitlines())

@@ -16,6 +16,7 @@ from headrace_controller.ingest.validation import (
     MEMBER_EVENTS,
     Rejection,
     check_event,
+    check_model,
     clip,
 )
 from headrace_pb.v1 import telemetry_pb2 as pb
@@ -26,7 +27,8 @@ class Sink(Protocol):
     """Where validated messages go. `now` is the controller's monotonic clock, in seconds."""
 
     def hello(self, hello: pb.Hello, now: float) -> None:
-        """Facts of a node's cells, refused ones left out; of its memberships all that are well-formed."""
+        """Facts of a node's cells, without the cells and models that were refused; of its memberships all
+        that are well-formed."""
         ...
 
     def telemetry(self, node: str, telemetry: pb.Telemetry, now: float) -> None:
@@ -90,6 +92,7 @@ class Intake:
         accepted.CopyFrom(hello)
         del accepted.cells[:]
         accepted.cells.extend(cell for cell in hello.cells if cell.cell_id in session.cells)
+        _leave_bad_models(session, accepted)
         del accepted.members[:]
         accepted.members.extend(each for each in hello.members if each.cell_id in session.members)
         self._on_message("hello")
@@ -113,11 +116,12 @@ class Intake:
 
     def _note_refused(self, session: Session) -> None:
         """Count every refusal, and log what is new: an agent asks again every few seconds."""
-        refusals = session.refused | session.turned_away
+        refusals = session.refused | session.turned_away | session.bad_models
         for cell_id, why in sorted(refusals.items()):
             self._on_rejection(why.reason)
             if session.said.get(cell_id) != why:
                 kind = "cell refused" if cell_id in session.refused else "member refused"
+                kind = "model refused" if cell_id in session.bad_models else kind
                 self._log.warning(
                     kind, node=session.node, cell=cell_id[:128], reason=why.reason, detail=why.detail
                 )
@@ -207,6 +211,14 @@ class Intake:
                 "message rejected", node=session.node, reason=rejection.reason, detail=rejection.detail
             )
         session.last_rejection = rejection.reason
+
+
+def _leave_bad_models(session: Session, hello: pb.Hello) -> None:
+    for cell in hello.cells:
+        if cell.cell_id in session.bad_models:
+            good = [model for model in cell.models if check_model(cell.cell_id, model) is None]
+            del cell.models[:]
+            cell.models.extend(good)
 
 
 def _leave_members(session: Session, telemetry: pb.Telemetry) -> list[str]:

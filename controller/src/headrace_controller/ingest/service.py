@@ -26,7 +26,8 @@ OUTGOING = 256
 MAX_REMEMBERED = 1024
 
 Context = grpc.aio.ServicerContext[pb.AgentMessage, pb.ControllerMessage]
-Answers = asyncio.Queue[pb.ControllerMessage]
+Answers = asyncio.Queue[pb.ControllerMessage | None]
+"""What is to be sent; None ends the stream."""
 
 
 class TelemetryService(CellTelemetryServicer):
@@ -54,6 +55,7 @@ class TelemetryService(CellTelemetryServicer):
             await self._refuse(context, hello.node, session)
         assert isinstance(session, Session)
         answers: Answers = asyncio.Queue(OUTGOING)
+        self._end_older(session.node)
         self._answers[session.node] = answers
         writer = asyncio.create_task(_write(context, answers), name=f"answers to {session.node}")
         try:
@@ -84,6 +86,14 @@ class TelemetryService(CellTelemetryServicer):
         """Tell other agents what a Hello means for them."""
         for node, message in self._intake.news():
             self.send(node, message)
+
+    def _end_older(self, node: str) -> None:
+        """A stream that is replaced ends at once: one that says nothing more would stay for ever."""
+        older = self._answers.get(node)
+        if older is not None:
+            while not older.empty():
+                older.get_nowait()
+            older.put_nowait(None)
 
     def _put(self, node: str, answers: Answers, message: pb.ControllerMessage) -> bool:
         try:
@@ -141,8 +151,9 @@ class TelemetryService(CellTelemetryServicer):
 
 
 async def _write(context: Context, answers: Answers) -> None:
-    while True:
-        await context.write(await answers.get())
+    while (answer := await answers.get()) is not None:
+        await context.write(answer)
+    await context.abort(grpc.StatusCode.ABORTED, "a newer stream of this node has taken over")
 
 
 def _is_local(peer: str) -> bool:

@@ -9,7 +9,13 @@ from dataclasses import dataclass, field
 
 from headrace_controller.ingest.rosters import Rosters
 from headrace_controller.ingest.sites import Sites
-from headrace_controller.ingest.validation import Rejection, check_cell, check_hello, check_member
+from headrace_controller.ingest.validation import (
+    Rejection,
+    check_cell,
+    check_hello,
+    check_member,
+    check_model,
+)
 from headrace_pb.v1 import telemetry_pb2 as pb
 
 MAX_REMEMBERED = 4096
@@ -21,7 +27,8 @@ class Session:
     `local`: it comes from this machine; `replaced`: a newer stream of the node has taken over.
 
     `members` are the cells of other nodes that have GPUs of this one; of these, `turned_away` says
-    which may not be reported for now, and why. `said`: the refusals that were logged.
+    which may not be reported for now, and why. `bad_models`: of cells that were taken, why the first bad
+    one of their models is left out. `said`: the refusals that were logged.
     """
 
     id: str
@@ -35,6 +42,7 @@ class Session:
     replaced: bool = False
     last_rejection: str = ""
     refused: dict[str, Rejection] = field(default_factory=dict)
+    bad_models: dict[str, Rejection] = field(default_factory=dict)
     said: dict[str, Rejection] = field(default_factory=dict)
     members: frozenset[str] = frozenset()
     turned_away: dict[str, Rejection] = field(default_factory=dict)
@@ -152,7 +160,7 @@ class Sessions:
         return True
 
     def _claim(self, session: Session, hello: pb.Hello) -> None:
-        session.refused = {}
+        session.refused, session.bad_models = {}, {}
         accepted: set[str] = set()
         for cell in hello.cells:
             holder = self._holder.get(cell.cell_id)
@@ -167,6 +175,9 @@ class Sessions:
                 )
             else:
                 accepted.add(cell.cell_id)
+                bad = (check_model(cell.cell_id, model) for model in cell.models)
+                if (why := next(filter(None, bad), None)) is not None:
+                    session.bad_models[cell.cell_id] = why
         for cell_id in session.cells - accepted:
             if self._holder.get(cell_id) == session.node:
                 del self._holder[cell_id]

@@ -140,19 +140,29 @@ def check_member(member: pb.MemberFacts) -> Rejection | None:
 def _check_sizes(cell: pb.CellFacts) -> Rejection | None:
     if len(cell.models) > MAX_MODELS or len(cell.labels) > MAX_LABELS:
         return Rejection("too_long", f"cell {cell.cell_id}: too many models or labels")
-    for model in cell.models:
-        if not model.id.isprintable() or not model.id:
-            return Rejection("bad_model", f"cell {cell.cell_id}: model {model.id[:80]!r} is no name")
-        if model.HasField("max_model_len") and not model.max_model_len:
-            return Rejection(
-                "bad_model",
-                f"cell {cell.cell_id}: model {model.id[:80]}: max_model_len is 0; leave out what is unknown",
-            )
     texts = [cell.engine_kind, cell.engine_version, *cell.labels, *cell.labels.values()]
-    texts += [text for model in cell.models for text in (model.id, model.base_model)]
     if any(len(text) > MAX_TEXT for text in texts):
         return Rejection("too_long", f"cell {cell.cell_id}: a fact with more than {MAX_TEXT} letters")
     return _check_gpu_facts(cell.cell_id, cell.gpus)
+
+
+def check_model(cell_id: str, model: pb.ModelFacts) -> Rejection | None:
+    """Check one model of a cell; a bad entry is refused alone, for whoever may load an adapter into an
+    engine gives it its name."""
+    if not model.id or not model.id.isprintable():
+        return Rejection(
+            "bad_model", f"cell {cell_id}: model {model.id[:80]!r} is no name; use printable letters"
+        )
+    if len(model.id) > MAX_TEXT or len(model.base_model) > MAX_TEXT:
+        return Rejection(
+            "bad_model", f"cell {cell_id}: model {model.id[:80]!r}: a name with more than {MAX_TEXT} letters"
+        )
+    if model.HasField("max_model_len") and not model.max_model_len:
+        return Rejection(
+            "bad_model",
+            f"cell {cell_id}: model {model.id[:80]}: max_model_len is 0; leave out what is unknown",
+        )
+    return None
 
 
 def _check_gpu_facts(cell_id: str, gpus: Sequence[pb.GpuFacts]) -> Rejection | None:

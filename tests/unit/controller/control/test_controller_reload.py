@@ -86,14 +86,14 @@ class File:
         return Reloader(settings(), self.load, self.applied.append, asyncio.Event())
 
 
-async def test_a_file_is_applied_only_where_something_has_changed() -> None:
+async def test_settings_are_applied_each_time_because_the_files_they_name_may_have_changed() -> None:
     file = File()
     reloader = file.reloader()
     assert await reloader.reload() == "unchanged"
     file.now = settings("projection: {deadband: 0.2}")
     assert await reloader.reload() == "applied"
     assert await reloader.reload() == "unchanged", "compared with what is in force now"
-    assert file.applied == [file.now]
+    assert file.applied == [settings(), file.now, file.now]
 
 
 @pytest.mark.parametrize(

@@ -141,6 +141,11 @@ def test_cells_are_found_by_site_state_model_and_node() -> None:
         assert list(find(nothing)) == []
 
 
+def test_a_fleet_of_nothing_has_no_pools_and_no_sites() -> None:
+    views = Region().views
+    assert (views.pools(), views.sites()) == ((), ())
+
+
 def test_sites_and_pools_count_what_the_cells_say(region: Region) -> None:
     region.connect("c9", node="n2", site="paris")
     region.operators.cordon("paris", True, "", Actor("anna"))

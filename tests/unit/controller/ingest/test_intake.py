@@ -80,3 +80,18 @@ def test_closing_a_replaced_session_is_no_loss_of_the_node(desk: Desk) -> None:
 )
 def test_peers_of_this_machine_are_known(peer: str, local: bool) -> None:
     assert _is_local(peer) is local
+
+
+def test_a_model_with_an_impossible_name_is_refused_alone(desk: Desk) -> None:
+    """Whoever may load an adapter into an engine must not be able to take its cells out of service."""
+    again = pb.Hello()
+    again.CopyFrom(desk.hello)
+    again.cells[0].models.extend(pb.ModelFacts(id=name) for name in ("m", "evil\n", "n"))
+    answer = desk.take(hello=again)
+    assert answer is not None
+    assert not answer.welcome.refused
+    (passed, _), _ = desk.sink.hello.call_args
+    assert [[model.id for model in cell.models] for cell in passed.cells] == [["m", "n"]]
+    assert desk.rejected == ["bad_model"]
+    desk.take(telemetry=pb.Telemetry(seq=1, cells=[pb.CellBeat(cell_id="c1")]))
+    assert desk.rejected == ["bad_model"], "the cell is spoken for as before"

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace_controller.ingest.figures import check_telemetry
-from headrace_controller.ingest.validation import check_cell, check_event, check_hello
+from headrace_controller.ingest.validation import check_cell, check_event, check_hello, check_model
 from headrace_pb.v1 import telemetry_pb2 as pb
 
 
@@ -92,12 +92,18 @@ def test_a_loss_is_a_fraction_and_a_cell_stands_once_in_a_beat() -> None:
 
 
 @pytest.mark.parametrize(
-    "model", [pb.ModelFacts(id=""), pb.ModelFacts(id="a\nb"), pb.ModelFacts(id="m", max_model_len=0)]
+    "model",
+    [
+        pb.ModelFacts(id=""),
+        pb.ModelFacts(id="a\nb"),
+        pb.ModelFacts(id="m" * 1025),
+        pb.ModelFacts(id="m", base_model="b" * 1025),
+        pb.ModelFacts(id="m", max_model_len=0),
+    ],
 )
 def test_a_model_has_a_name_and_a_length_or_none(model: pb.ModelFacts) -> None:
-    facts = cell()
-    facts.models.append(model)
-    rejection = check_cell(facts)
+    assert check_model("c", pb.ModelFacts(id="m", max_model_len=1)) is None
+    rejection = check_model("c", model)
     assert rejection is not None
     assert rejection.reason == "bad_model"
 

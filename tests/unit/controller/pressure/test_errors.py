@@ -190,11 +190,12 @@ def test_an_estimator_that_takes_over_does_not_count_again_what_the_record_holds
     """A changed setting makes a new one in a fleet that has counted for long."""
     counter = Counter("a")
     counter.answer("a", ok=10_000)
-    counter.estimate("a")
-    counter.answer("a", server_errors=200)
     counter.fleet.gateway_evidence[0] = (10_000, 0, 0, 0)
     counter.fleet.gateway_version = 7
+    counter.estimate("a")
+    counter.answer("a", server_errors=200)
     failing = counter.estimate("a")
+    assert failing > 0.9
     record = counter.errors.record(counter.fleet, 0)
     counter.errors = ErrorEstimator(PressureSettings(error_samples=50.0, error_min_samples=10.0))
     counter.errors.restore(counter.fleet, 0, record)

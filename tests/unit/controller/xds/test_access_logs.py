@@ -39,7 +39,7 @@ def config_of(log: object) -> als_pb2.HttpGrpcAccessLogConfig:
 
 
 def test_one_log_tells_of_requests_and_one_of_failed_tries() -> None:
-    made = manager(GatewayReportsSettings(flush_s=0.5, buffer_bytes=10_000))
+    made = manager(GatewayReportsSettings(flush_s=0.5, alive_s=1, buffer_bytes=10_000))
     (requests,), (tries,) = made.access_log, router(made).upstream_log
     assert not requests.HasField("filter")
     assert list(tries.filter.response_flag_filter.flags) == list(FAILED_TRY_FLAGS)

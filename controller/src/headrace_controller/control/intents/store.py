@@ -133,6 +133,7 @@ class SqliteStore:
         if self._connection is None:
             try:
                 self._path.parent.mkdir(parents=True, exist_ok=True)
+                self._path.touch(mode=0o600)  # who did what is for this user alone
             except OSError as error:
                 raise sqlite3.OperationalError(str(error)) from error
             connection = sqlite3.connect(self._path, timeout=BUSY_S, check_same_thread=False)

@@ -63,6 +63,7 @@ class Ring:
         number = max((int(path.stem) for path in known if path.stem.isdigit()), default=0) + 1
         self._path = self._directory / f"{number:08d}{SUFFIX}"
         self._size = 0
+        self._path.touch(mode=0o600)  # requests and wishes are for this user alone
         self._file = gzip.GzipFile(self._path, "wb", compresslevel=_LEVEL)
         self._drop_oldest()
 

@@ -53,6 +53,7 @@ def test_wishes_are_read_as_they_were_written(store: SqliteStore, tmp_path: Path
     store.load()
     store.write([OVERRIDE, PIN, DRAIN], [])
     assert set(again(store, tmp_path) or ()) == {OVERRIDE, PIN, DRAIN}
+    assert (tmp_path / FILE_NAME).stat().st_mode & 0o077 == 0, "for this user alone"
 
 
 def test_a_later_wish_takes_the_place_of_one_with_its_key_and_a_key_takes_it_back(

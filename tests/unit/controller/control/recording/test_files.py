@@ -31,6 +31,7 @@ def test_entries_are_read_as_they_were_written(tmp_path: Path) -> None:
     ring.close()
     (path,) = find_files(tmp_path / "deep")
     assert list(read_file(path)) == written
+    assert path.stat().st_mode & 0o077 == 0, "for this user alone"
 
 
 def test_what_was_flushed_can_be_read_while_the_file_is_written(tmp_path: Path) -> None:
