@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import itertools
+import math
 import os
 import random
 import time
@@ -23,8 +25,12 @@ MEASURED_S: Final = 20.0
 # Half a second of one stream: when each beat is due, and whether it is telemetry.
 CYCLE_S: Final = 0.5
 CYCLE: Final = ((0.0, True), (0.03, False), (0.13, False), (0.23, False), (0.33, False), (0.43, False))
+# One step of the sequence numbers: they tell when a beat was due, and rise as they must.
+SEQ_S: Final = 0.0001
+# The beats that are sent until all streams are open: enough to be heard.
+_WHILE_CONNECTING: Final = (0, 3)
 CONNECT_AT_ONCE: Final = 50
-WELCOME_WITHIN_S: Final = 60.0
+CONNECTED_WITHIN_S: Final = 90.0
 # The shortest sleep: beats of one millisecond are sent in one go.
 _NAP_S: Final = 0.001
 _PATH: Final = "/headrace.v1.CellTelemetry/Stream"
@@ -38,31 +44,23 @@ class Played:
     cpu_share: float
 
 
-def due(number: int) -> float:
-    """When the beat `number` of a stream is due after the stream's own start, s."""
-    cycle, place = divmod(number, len(CYCLE))
-    return cycle * CYCLE_S + CYCLE[place][0]
+def due(seq: int) -> float:
+    """When the beat with the sequence number `seq` was due after the agents' start, s."""
+    return (seq - 1) * SEQ_S
 
 
-def offset(stream: int) -> float:
-    """When a stream begins: they are spread over one cycle."""
-    return CYCLE_S * stream / STREAMS
-
-
-def schedule() -> Iterator[tuple[float, int]]:
-    """When which stream sends its next beat: s after the common start, in rising order, without end."""
-    wheel = []
-    for stream in range(STREAMS):
-        for place, _ in CYCLE:
-            laps, at = divmod(offset(stream) + place, CYCLE_S)
-            wheel.append((at, int(laps), stream))
-    wheel.sort()
-    lap = 0
-    while True:
-        for at, first_lap, stream in wheel:
-            if lap >= first_lap:
-                yield lap * CYCLE_S + at, stream
-        lap += 1
+def schedule() -> Iterator[tuple[int, int, int]]:
+    """What is due when: sequence number (which tells the time), stream, place in CYCLE. In rising order,
+    without end; the streams are spread evenly over one cycle."""
+    cycle = round(CYCLE_S / SEQ_S)
+    wheel = sorted(
+        ((round(place / SEQ_S) + cycle * stream // STREAMS) % cycle, stream, number)
+        for stream in range(STREAMS)
+        for number, (place, _) in enumerate(CYCLE)
+    )
+    for lap in itertools.count():
+        for at, stream, place in wheel:
+            yield 1 + lap * cycle + at, stream, place
 
 
 def play(port: int, pipe: Connection) -> None:
@@ -72,42 +70,78 @@ def play(port: int, pipe: Connection) -> None:
 
 
 async def _play(port: int, pipe: Connection) -> None:
-    gate = asyncio.Semaphore(CONNECT_AT_ONCE)
-    broken: list[str] = []
-    async with asyncio.timeout(WELCOME_WITHIN_S):
-        streams = await asyncio.gather(*(_open(port, each, gate, broken) for each in range(STREAMS)))
-    beats = [_beats(stream) for stream in range(STREAMS)]
-    pipe.send("connected")
-    start: float = await asyncio.to_thread(pipe.recv)
-    gc.collect()
-    gc.freeze()
-    pipe.send(await _send_all(streams, beats, start, broken))
-    for each in streams:
-        each.close()
+    agents = Agents(port)
+    async with asyncio.timeout(CONNECTED_WITHIN_S + WARM_UP_S + MEASURED_S):
+        sending = asyncio.create_task(agents.send_all(), name="send")
+        async with asyncio.timeout(CONNECTED_WITHIN_S):
+            await asyncio.gather(*(agents.open(each) for each in range(STREAMS)))
+        pipe.send(agents.start)
+        gc.collect()
+        gc.freeze()
+        agents.measured_from = await asyncio.to_thread(pipe.recv)
+        await sending
+    pipe.send(Played(agents.late, agents.cpu_share))
 
 
-async def _open(port: int, number: int, gate: asyncio.Semaphore, broken: list[str]) -> RawStream:
-    """Open one stream, and wait for the Welcome to its Hello."""
-    loop = asyncio.get_running_loop()
-    welcomed: asyncio.Future[bytes] = loop.create_future()
+class Agents:
+    """All streams. A stream sends from its Welcome on, as an agent does: silence would have the
+    controller ask engines that are not there."""
 
-    def answered(message: bytes) -> None:
-        if not welcomed.done():
-            welcomed.set_result(message)
+    def __init__(self, port: int) -> None:
+        self._port = port
+        self._gate = asyncio.Semaphore(CONNECT_AT_ONCE)
+        self._streams: dict[int, RawStream] = {}
+        self._beats = [Beats(stream) for stream in range(STREAMS)]
+        self._broken = ""
+        self.start = time.monotonic()
+        self.measured_from = math.inf
+        self.late: list[float] = []
+        self.cpu_share = 0.0
 
-    def ended(why: str) -> None:
-        broken.append(f"stream {number}: {why}")
-        if not welcomed.done():
-            welcomed.set_exception(SystemExit(broken[-1]))
+    async def open(self, number: int) -> None:
+        """Open one stream, and wait for the Welcome to its Hello."""
+        welcomed: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
 
-    async with gate:
-        stream = RawStream(_PATH, f"127.0.0.1:{port}", answered, ended)
-        await _connect(stream, port)
-        stream.send(_hello(number).SerializeToString())
-        answer = pb.ControllerMessage.FromString(await welcomed)
-    if not answer.HasField("welcome") or answer.welcome.refused:
-        raise SystemExit(f"stream {number} was not welcomed: {answer}")
-    return stream
+        def answered(message: bytes) -> None:
+            if not welcomed.done():
+                welcomed.set_result(message)
+
+        def ended(why: str) -> None:
+            self._broken = f"stream {number}: {why}"
+            if not welcomed.done():
+                welcomed.set_exception(ConnectionError(self._broken))
+
+        async with self._gate:
+            stream = RawStream(_PATH, f"127.0.0.1:{self._port}", answered, ended)
+            await _connect(stream, self._port)
+            stream.send(_hello(number).SerializeToString())
+            answer = pb.ControllerMessage.FromString(await welcomed)
+        if not answer.HasField("welcome") or answer.welcome.refused:
+            raise SystemExit(f"stream {number} was not welcomed: {answer}")
+        self._streams[number] = stream
+
+    async def send_all(self) -> None:
+        """Send what is due until the measured time is over."""
+        cpu = 0.0
+        for seq, number, place in schedule():
+            at = self.start + due(seq)
+            wait = at - time.monotonic()
+            if wait > 0:
+                await asyncio.sleep(max(wait, _NAP_S))
+                wait = at - time.monotonic()
+            if self._broken:
+                raise SystemExit(self._broken)
+            if at - wait > self.measured_from + MEASURED_S:
+                break
+            if at >= self.measured_from:
+                cpu = cpu or time.process_time()
+                self.late.append(max(0.0, -wait))
+            stream = self._streams.get(number)
+            if stream is not None and (place in _WHILE_CONNECTING or len(self._streams) == STREAMS):
+                stream.send(self._beats[number].next(seq, CYCLE[place][1]))
+        self.cpu_share = (time.process_time() - cpu) / MEASURED_S
+        for stream in self._streams.values():
+            stream.close()
 
 
 async def _connect(stream: RawStream, port: int) -> None:
@@ -120,28 +154,6 @@ async def _connect(stream: RawStream, port: int) -> None:
             await asyncio.sleep(0.1)
         else:
             return
-
-
-async def _send_all(
-    streams: list[RawStream], beats: list[Iterator[bytes]], start: float, broken: list[str]
-) -> Played:
-    late: list[float] = []
-    cpu, end = 0.0, WARM_UP_S + MEASURED_S
-    for after, stream in schedule():
-        at = start + after
-        wait = at - time.monotonic()
-        if wait > 0:
-            await asyncio.sleep(max(wait, _NAP_S))
-            wait = at - time.monotonic()
-        if broken:
-            raise SystemExit(broken[0])
-        if after - wait > end:
-            break
-        if after >= WARM_UP_S:
-            cpu = cpu or time.process_time()
-            late.append(max(0.0, -wait))
-        streams[stream].send(next(beats[stream]))
-    return Played(late, (time.process_time() - cpu) / MEASURED_S)
 
 
 def _cells(stream: int) -> list[str]:
@@ -161,25 +173,25 @@ def _hello(stream: int) -> pb.AgentMessage:
     return pb.AgentMessage(hello=pb.Hello(node=f"n{stream}", site="s", incarnation=1, cells=facts))
 
 
-def _beats(stream: int) -> Iterator[bytes]:
-    """The beats of one stream, without end; the figures of every telemetry beat differ."""
-    rng = random.Random(SEED * STREAMS + stream)
-    telemetry = pb.AgentMessage(telemetry=_telemetry(stream, rng))
-    liveness = pb.AgentMessage(liveness=pb.Liveness())
-    number = 0
-    while True:
-        for _, full in CYCLE:
-            number += 1
-            if full:
-                telemetry.telemetry.seq = number
-                for cell in telemetry.telemetry.cells:
-                    cell.signals.queue_depth = rng.uniform(0, 8)
-                    cell.signals.kv_fill = rng.uniform(0.2, 0.8)
-                    cell.requests.ok += 3
-                yield telemetry.SerializeToString()
-            else:
-                liveness.liveness.seq = number
-                yield liveness.SerializeToString()
+class Beats:
+    """The beats of one stream; the figures of every telemetry beat differ."""
+
+    def __init__(self, stream: int) -> None:
+        self._rng = random.Random(SEED * STREAMS + stream)
+        self._telemetry = pb.AgentMessage(telemetry=_telemetry(stream, self._rng))
+        self._liveness = pb.AgentMessage(liveness=pb.Liveness())
+
+    def next(self, seq: int, full: bool) -> bytes:
+        """The next beat, as it is sent."""
+        if not full:
+            self._liveness.liveness.seq = seq
+            return self._liveness.SerializeToString()
+        self._telemetry.telemetry.seq = seq
+        for cell in self._telemetry.telemetry.cells:
+            cell.signals.queue_depth = self._rng.uniform(0, 8)
+            cell.signals.kv_fill = self._rng.uniform(0.2, 0.8)
+            cell.requests.ok += 3
+        return self._telemetry.SerializeToString()
 
 
 def _telemetry(stream: int, rng: random.Random) -> pb.Telemetry:

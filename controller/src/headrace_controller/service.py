@@ -27,6 +27,7 @@ from headrace_controller.ingest.intake import Intake
 from headrace_controller.ingest.service import TelemetryService
 from headrace_controller.ingest.sites import Sites
 from headrace_controller.introspection import Introspection
+from headrace_controller.inventory.known import FleetKnowledge
 from headrace_controller.lifecycle import Answer
 from headrace_controller.projection import Plan
 from headrace_controller.settings import ControllerSettings
@@ -99,6 +100,7 @@ class Controller:
             on_message=self.metrics.count_message,
             on_rejection=lambda reason: self.metrics.rejections.labels(reason).inc(),
             sites=Sites(settings.sites),
+            known=FleetKnowledge(self.loop.fleet),
         )
         self.ingest = TelemetryService(intake, clock, check_identity=_demands_certificates(tls))
         known = [cell.id for cell in kept.cells] if kept else []

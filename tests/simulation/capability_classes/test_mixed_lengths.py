@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from itertools import pairwise
 from pathlib import Path
 from random import Random
 
@@ -41,6 +42,7 @@ class Traffic:
         self.random = Random(7)
         self.long_share = long_share
         self.plan = Plan()
+        self.plans: list[tuple[float, Plan]] = []
         self.metrics = Metrics()
         self.loop = ControlLoop(
             config.parse(SETTINGS + extra, ControllerSettings), self.clock, self.metrics, self, kept
@@ -66,6 +68,7 @@ class Traffic:
     # control.loop.Outside
 
     def publish(self, plan: Plan) -> None:
+        self.plans.append((self.clock.now(), plan))
         self.plan = plan
 
     def ask_engine(self, cell_id: str, question: Question, timeout_s: float) -> None:
@@ -168,6 +171,50 @@ def test_the_weights_of_classes_settle_and_stay() -> None:
         traffic.run(1.0)
         plans.add(id(traffic.plan))
     assert len(plans) <= 12
+
+
+def test_no_push_moves_a_weight_of_a_class_by_more_than_the_factor() -> None:
+    """Also when the mix becomes known, and over a change of the settings."""
+    traffic = Traffic(long_share=0.3)
+    traffic.run(1.0)
+    while weights_of(traffic.plan)["large-1"] > 60:
+        traffic.run(TICK_S)
+        assert traffic.clock.now() - traffic.plans[0][0] < 60.0
+    assert weights_of(traffic.plan)["large-1"] > 8
+    changed = SETTINGS + "pressure: {smoothing_s: 0.5}\n"
+    traffic.loop.use(config.parse(changed, ControllerSettings))
+    traffic.run(20.0)
+    at, _ = next((at, plan) for at, plan in traffic.plans if len(weights_of(plan)) == len(LENGTHS))
+    plans = [weights_of(plan) for since, plan in traffic.plans if since >= at]
+    for before, after in pairwise(plans):
+        for cell, old in before.items():
+            assert min(old / 2, old - 1) <= after[cell] <= max(old * 2, old + 1)
+    assert max(plans[0].values()) / min(plans[0].values()) < 2
+    assert max(plans[-1]["large-1"], plans[-1]["large-2"]) <= 2
+
+
+def weights_of(plan: Plan) -> dict[str, int]:
+    """The weights of the class of short requests."""
+    return {each.cell_id: each.weight for each in plan.classes["m"][0]["g"]} if plan.classes else {}
+
+
+def test_the_boundary_of_a_class_that_is_gone_is_forgotten() -> None:
+    traffic = Traffic(long_share=0.1, extra="capability: {bytes_per_token: 1.2}\n")
+    traffic.loop.fleet.retention_s = 5.0
+    traffic.run(120.0)
+    assert shown(traffic) is not None
+    for number, cell in enumerate(("small-1", "small-2")):
+        facts = pb.CellFacts(
+            cell_id=cell,
+            address=pb.Address(host="10.0.0.1", port=8000 + number),
+            models=[pb.ModelFacts(id="m", max_model_len=32768)],
+        )
+        traffic.loop.hello(pb.Hello(node=cell, site="s", incarnation=2, cells=[facts]), traffic.clock.now())
+    traffic.run(4.0)
+    assert shown(traffic) is not None
+    traffic.run(4.0)
+    assert shown(traffic) is None
+    assert traffic.loop.classes.records() == ()
 
 
 def test_learned_boundaries_survive_a_restart(tmp_path: Path) -> None:

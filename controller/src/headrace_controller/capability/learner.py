@@ -52,7 +52,8 @@ class Learner:
         self._known: dict[tuple[str, int], Counts] = {}
         self._window: dict[tuple[str, int], Counts] = {}
         self._load: dict[str, dict[int, float]] = {}
-        self._learned_at = self._guided_at = float("-inf")
+        self._missing: dict[tuple[str, int], float] = {}
+        self._learned_at = self._guided_at = self._pruned_at = float("-inf")
         self.guide = Guide(settings, dict(self._boundaries))
 
     def learn(self, counts: SizeCounts, classes: Mapping[str, Sequence[int]], now: float) -> bool:
@@ -70,6 +71,27 @@ class Learner:
                 self._move(model, lengths, now)
             self._note_load(model, lengths, fresh, elapsed)
         return self._renew(classes, now)
+
+    def prune(
+        self, classes: Mapping[str, Sequence[int]], now: float, retention_s: float
+    ) -> Sequence[tuple[str, int]]:
+        """Forget the boundaries of classes that have not been there for `retention_s`, and return their
+        models and lengths; the guide is a new one where there are any. `classes` as for `learn`."""
+        if now - self._pruned_at < LEARN_INTERVAL_S:
+            return ()
+        self._pruned_at = now
+        self._load = {model: load for model, load in self._load.items() if model in classes}
+        self._missing = {
+            (model, length): self._missing.get((model, length), now)
+            for model, length in self._boundaries
+            if length not in classes.get(model, ())
+        }
+        gone = [key for key, since in self._missing.items() if now - since >= retention_s]
+        for key in gone:
+            del self._boundaries[key], self._missing[key]
+        if gone:
+            self.guide = Guide(self._settings, dict(self._boundaries), self.guide.mix)
+        return gone
 
     def records(self) -> tuple[BoundaryRecord, ...]:
         """The boundaries that were learned."""

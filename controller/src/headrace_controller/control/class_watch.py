@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 
 from headrace_controller.capability import Boundary, BoundaryRecord, Guide, Learner, SizeCounts
 from headrace_controller.control.metrics import Metrics
@@ -42,12 +43,16 @@ class ClassWatch:
         """What is to be kept over a restart."""
         return self._learner.records()
 
-    def look(self, published: Plan | None, now: float) -> bool:
-        """Take in what is new; True when the guide is another one."""
+    def look(self, published: Plan | None, now: float, retention_s: float) -> bool:
+        """Take in what is new; True when the guide is another one. Boundaries of classes that are gone
+        for `retention_s` are forgotten, but not before it is known which there are."""
+        if published is None:
+            return False
         classes = _classes(published)
+        forgotten = self._forget(classes, now, retention_s)
         before = self.guide
         if not classes or not self._learner.learn(self.sizes(), classes, now):
-            return False
+            return forgotten
         for (model, length), boundary in self.guide.boundaries.items():
             if boundary != before.boundaries.get((model, length)):
                 self._show(model, length, boundary)
@@ -60,13 +65,22 @@ class ClassWatch:
                 )
         return True
 
+    def _forget(self, classes: Mapping[str, Sequence[int]], now: float, retention_s: float) -> bool:
+        gone = self._learner.prune(classes, now, retention_s)
+        for model, length in gone:
+            self._log.info("class boundary forgotten", model=model, max_model_len=length)
+            # A start value, which is not shown, has nothing to be taken away.
+            with suppress(KeyError):
+                self._metrics.boundaries.remove(model, str(length))
+        return bool(gone)
+
     def _show(self, model: str, length: int, boundary: Boundary) -> None:
         self._metrics.boundaries.labels(model, str(length)).set(boundary.bytes_per_token)
 
 
-def _classes(plan: Plan | None) -> Mapping[str, Sequence[int]]:
+def _classes(plan: Plan) -> Mapping[str, Sequence[int]]:
     """The lengths of each pool's classes, of the pools that have any."""
-    if plan is None or not plan.classes:
+    if not plan.classes:
         return {}
     return {
         model: [each.max_model_len for each in shape.classes]

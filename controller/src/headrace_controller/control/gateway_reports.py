@@ -18,12 +18,15 @@ from headrace_controller.inventory.columns import NEVER
 from headrace_controller.lifecycle import Answer
 from headrace_controller.settings import ControllerSettings
 from headrace_controller.xds.names import model_of
+from headrace_shared import log
 from headrace_shared.clock import Clock
 
 REFUSALS_OF_THE_DEAD: Final = 3
 """So many connections in a row refused to gateways show that nothing listens there."""
 NO_CELL: Final = ""
 MAX_SIZES: Final = 4096
+"""Lengths of models, of which the sizes of requests are counted; 2.6 KB each."""
+PRUNE_INTERVAL_S: Final = 60.0
 _SIZE_SAYS: Final = frozenset({400, 413})
 
 
@@ -55,7 +58,11 @@ class GatewayReports:
         self._clients = Clients()
         self._cells: dict[str, str] = {}
         self._cells_of = (-1, -1)
+        self._log = log.get("gateway_reports")
         self._sizes: dict[tuple[str, int], Counts] = {}
+        self._sized_at: dict[tuple[str, int], float] = {}
+        self._pruned_at = NEVER
+        self._sizes_full = False
         self._sources: dict[tuple[str, int], set[str]] = {}
         self._open: dict[tuple[str, str], int] = {}
         # A counter that begins to exist with its first event hides it from rate().
@@ -135,6 +142,29 @@ class GatewayReports:
         """Requests accepted and refused by the size of their bodies, for the boundaries of classes."""
         return self._sizes
 
+    def prune_sizes(self, now: float) -> None:
+        """Forget the sizes of lengths that no cell has had for the fleet's retention."""
+        if now - self._pruned_at < PRUNE_INTERVAL_S:
+            return
+        self._pruned_at = now
+        idle = [key for key, at in self._sized_at.items() if now - at >= self._fleet.retention_s]
+        if not idle:
+            return
+        there = self._lengths()
+        for key in idle:
+            if key in there:
+                self._sized_at[key] = now
+            else:
+                del self._sizes[key], self._sized_at[key]
+        self._sizes_full = len(self._sizes) >= MAX_SIZES
+
+    def _lengths(self) -> set[tuple[str, int]]:
+        """The lengths that cells have, by model."""
+        fleet = self._fleet
+        facts = [fleet.facts_of(row) for row in fleet.rows().tolist()]
+        found = {(model.id, cell.length_of(model.id)) for cell in facts for model in cell.models}
+        return {(model, length) for model, length in found if length is not None}
+
     def answer_of(self, cell_id: str, now: float) -> tuple[Answer, str] | None:
         """What gateways know of the engine of a silent cell; None = nothing that decides.
 
@@ -199,9 +229,9 @@ class GatewayReports:
             fleet.gateway_evidence[row, Outcome.OK] += part * (1.0 - charged)
         else:
             fleet.gateway_evidence[row, outcome] += part
-        self._note_size(row, model, record)
+        self._note_size(row, model, record, now)
 
-    def _note_size(self, row: int, model: str, record: Record) -> None:
+    def _note_size(self, row: int, model: str, record: Record, now: float) -> None:
         if not record.request_bytes or not model:
             return
         refused = record.status in _SIZE_SAYS
@@ -213,9 +243,23 @@ class GatewayReports:
         counts = self._sizes.get((model, length))
         if counts is None:
             if len(self._sizes) >= MAX_SIZES:
+                self._refuse_size(model, length)
                 return
             counts = self._sizes[model, length] = no_counts()
+        self._sized_at[model, length] = now
         counts[bucket_of(record.request_bytes), REFUSED if refused else ACCEPTED] += 1.0
+
+    def _refuse_size(self, model: str, length: int) -> None:
+        """Count it, and say so once until there is room again."""
+        self._metrics.sizes_refused.inc()
+        if not self._sizes_full:
+            self._log.warning(
+                "sizes of requests are not counted: too many lengths; boundaries of such classes stay",
+                model=model,
+                max_model_len=length,
+                most=MAX_SIZES,
+            )
+        self._sizes_full = True
 
     def _account(self, accounts: dict[str, Account], cell: str) -> Account:
         account = accounts.get(cell)

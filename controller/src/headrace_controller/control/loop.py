@@ -161,8 +161,10 @@ class ControlLoop:
             self.model.restore(self.fleet, row, old.record(self.fleet, row), now)
         self.model.early = old.early
         self.model.early.use(settings.pressure.early_warning, settings.pressure.stale_after_s)
+        told = self.projector
         self.projector = Projector(settings.projection, self._gateways, settings.lifecycle.ramp_s)
         self.projector.divide(self.classes.guide)
+        self.projector.go_on_from(told)
         weights = {cell_id: self.weights_by_model(cell_id) for cell_id in self.fleet.cell_ids()}
         self.projector.seed(self.fleet, weights, now)
         self._told, self._scored_at = True, float("-inf")
@@ -304,7 +306,8 @@ class ControlLoop:
                     return
                 self._heard = None
             force = "first" if self.published is None else self._membership_changed
-            if self.classes.look(self.published, now):
+            self.reports.prune_sizes(now)
+            if self.classes.look(self.published, now, self.fleet.retention_s):
                 self.projector.divide(self.classes.guide)
                 force = force or "classes"
             if force or self._is_due(now):

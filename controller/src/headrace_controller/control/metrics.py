@@ -69,6 +69,11 @@ class Metrics:
             ["model", "max_model_len"],
             registry=self.registry,
         )
+        self.sizes_refused = Counter(
+            "headrace_class_sizes_refused",
+            "Requests whose size was not counted for boundaries: too many lengths of models.",
+            registry=self.registry,
+        )
         self.gateway_records = Counter(
             "headrace_gateway_records",
             "Records of gateways' access logs: read, failed tries, or left out by sampling.",

@@ -10,13 +10,14 @@ from collections.abc import Callable
 from typing import Protocol
 
 from headrace_controller.ingest.figures import check_telemetry
+from headrace_controller.ingest.known import Known, NothingKnown
+from headrace_controller.ingest.models import leave_models
 from headrace_controller.ingest.sessions import Session, Sessions
 from headrace_controller.ingest.sites import Sites
 from headrace_controller.ingest.validation import (
     MEMBER_EVENTS,
     Rejection,
     check_event,
-    check_model,
     clip,
 )
 from headrace_pb.v1 import telemetry_pb2 as pb
@@ -27,8 +28,8 @@ class Sink(Protocol):
     """Where validated messages go. `now` is the controller's monotonic clock, in seconds."""
 
     def hello(self, hello: pb.Hello, now: float) -> None:
-        """Facts of a node's cells, without the cells and models that were refused; of its memberships all
-        that are well-formed."""
+        """Facts of a node's cells, without the cells and models that were refused; a known cell whose new
+        facts were refused has those in force. Of its memberships all that are well-formed."""
         ...
 
     def telemetry(self, node: str, telemetry: pb.Telemetry, now: float) -> None:
@@ -59,7 +60,8 @@ def _nothing(_: str) -> None:
 class Intake:
     """Takes the messages of all sessions; answers are for the agent that sent the message.
 
-    `sites` says what nodes may claim. `welcome` makes the answer to a Hello, without refusals.
+    `sites` says what nodes may claim, `known` what the fleet knows. `welcome` makes the answer to a
+    Hello, without refusals.
     `on_message` hears the kind of every message, `on_rejection` the reason of every rejection.
     """
 
@@ -70,8 +72,10 @@ class Intake:
         on_message: Callable[[str], None] = _nothing,
         on_rejection: Callable[[str], None] = _nothing,
         sites: Sites | None = None,
+        known: Known | None = None,
     ) -> None:
-        self.sessions = Sessions(sites)
+        self._known = known or NothingKnown()
+        self.sessions = Sessions(sites, self._known)
         self._sink = sink
         self._welcome = welcome
         self._on_message = on_message
@@ -91,8 +95,10 @@ class Intake:
         accepted = pb.Hello()
         accepted.CopyFrom(hello)
         del accepted.cells[:]
-        accepted.cells.extend(cell for cell in hello.cells if cell.cell_id in session.cells)
-        _leave_bad_models(session, accepted)
+        accepted.cells.extend(
+            session.kept.get(cell.cell_id, cell) for cell in hello.cells if cell.cell_id in session.cells
+        )
+        session.bad_models = leave_models(accepted, self._known)
         del accepted.members[:]
         accepted.members.extend(each for each in hello.members if each.cell_id in session.members)
         self._on_message("hello")
@@ -211,14 +217,6 @@ class Intake:
                 "message rejected", node=session.node, reason=rejection.reason, detail=rejection.detail
             )
         session.last_rejection = rejection.reason
-
-
-def _leave_bad_models(session: Session, hello: pb.Hello) -> None:
-    for cell in hello.cells:
-        if cell.cell_id in session.bad_models:
-            good = [model for model in cell.models if check_model(cell.cell_id, model) is None]
-            del cell.models[:]
-            cell.models.extend(good)
 
 
 def _leave_members(session: Session, telemetry: pb.Telemetry) -> list[str]:

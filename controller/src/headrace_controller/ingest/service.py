@@ -38,6 +38,7 @@ class TelemetryService(CellTelemetryServicer):
         self._clock = clock
         self._check_identity = check_identity
         self._answers: dict[str, Answers] = {}
+        self._not_reading: set[str] = set()
         self._refused: dict[tuple[str, str], None] = {}
         self._log = log.get("ingest")
 
@@ -96,16 +97,23 @@ class TelemetryService(CellTelemetryServicer):
             older.put_nowait(None)
 
     def _put(self, node: str, answers: Answers, message: pb.ControllerMessage) -> bool:
+        """Queue an answer; False where there is no place. That is logged once until the agent reads again."""
         try:
             answers.put_nowait(message)
         except asyncio.QueueFull:
-            self._log.warning("agent does not read its answers", node=node, queued=answers.qsize())
+            if node not in self._not_reading:
+                self._log.warning("agent does not read its answers", node=node, queued=answers.qsize())
+            self._not_reading.add(node)
             return False
+        # Not at the first free place: an agent that reads now and then would be told of each time.
+        if answers.qsize() <= OUTGOING // 2:
+            self._not_reading.discard(node)
         return True
 
     def _close(self, session: Session, answers: Answers) -> None:
         if self._answers.get(session.node) is answers:
             del self._answers[session.node]
+            self._not_reading.discard(session.node)
         self._intake.close(session, self._clock.now())
         self._log.info("agent gone", node=session.node, session=session.id, replaced=session.replaced)
 

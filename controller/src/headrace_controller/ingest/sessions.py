@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from headrace_controller.ingest.known import Known, NothingKnown
 from headrace_controller.ingest.rosters import Rosters
 from headrace_controller.ingest.sites import Sites
 from headrace_controller.ingest.validation import (
@@ -14,7 +15,6 @@ from headrace_controller.ingest.validation import (
     check_cell,
     check_hello,
     check_member,
-    check_model,
 )
 from headrace_pb.v1 import telemetry_pb2 as pb
 
@@ -28,7 +28,8 @@ class Session:
 
     `members` are the cells of other nodes that have GPUs of this one; of these, `turned_away` says
     which may not be reported for now, and why. `bad_models`: of cells that were taken, why the first bad
-    one of their models is left out. `said`: the refusals that were logged.
+    one of their models is left out. `kept`: of cells whose new facts are refused, those that stay in
+    force. `said`: the refusals that were logged.
     """
 
     id: str
@@ -42,6 +43,7 @@ class Session:
     replaced: bool = False
     last_rejection: str = ""
     refused: dict[str, Rejection] = field(default_factory=dict)
+    kept: dict[str, pb.CellFacts] = field(default_factory=dict)
     bad_models: dict[str, Rejection] = field(default_factory=dict)
     said: dict[str, Rejection] = field(default_factory=dict)
     members: frozenset[str] = frozenset()
@@ -55,10 +57,11 @@ class Session:
 
 class Sessions:
     """All live sessions, and the events each node's incarnation has already delivered. `sites` says
-    what nodes may claim."""
+    what nodes may claim, `known` what stands of their earlier Hellos."""
 
-    def __init__(self, sites: Sites | None = None) -> None:
+    def __init__(self, sites: Sites | None = None, known: Known | None = None) -> None:
         self.sites = sites or Sites()
+        self._known = known or NothingKnown()
         self._live: dict[str, Session] = {}
         self._holder: dict[str, str] = {}
         self._delivered: dict[str, tuple[int, int]] = {}
@@ -160,24 +163,19 @@ class Sessions:
         return True
 
     def _claim(self, session: Session, hello: pb.Hello) -> None:
-        session.refused, session.bad_models = {}, {}
-        accepted: set[str] = set()
+        session.refused, session.kept = {}, {}
+        taken: dict[str, pb.CellFacts] = {}
         for cell in hello.cells:
-            holder = self._holder.get(cell.cell_id)
-            rejection = check_cell(cell, session.local) or self.sites.check_address(
-                session.site, cell.address.host
-            )
-            if rejection is not None:
-                session.refused[cell.cell_id] = rejection
-            elif holder is not None and holder != session.node:
-                session.refused[cell.cell_id] = Rejection(
-                    "cell_held", f"held by node {holder}, which is connected; give each cell one agent"
-                )
-            else:
-                accepted.add(cell.cell_id)
-                bad = (check_model(cell.cell_id, model) for model in cell.models)
-                if (why := next(filter(None, bad), None)) is not None:
-                    session.bad_models[cell.cell_id] = why
+            rejection = self._refuse(session, cell)
+            if rejection is None:
+                taken[cell.cell_id] = cell
+                continue
+            session.refused[cell.cell_id] = rejection
+            known = self._known.facts(session.node, cell.cell_id)
+            # Facts in force may break rules that are newer than they are.
+            if known is not None and self._refuse(session, known) is None:
+                session.kept[cell.cell_id] = taken[cell.cell_id] = known
+        accepted = taken.keys()
         for cell_id in session.cells - accepted:
             if self._holder.get(cell_id) == session.node:
                 del self._holder[cell_id]
@@ -185,8 +183,16 @@ class Sessions:
             self._holder[cell_id] = session.node
         self._spoken |= (session.cells | accepted) & self._member_nodes.keys()
         session.cells = frozenset(accepted)
-        self._rosters.set(session.node, [cell for cell in hello.cells if cell.cell_id in accepted])
+        self._rosters.set(session.node, list(taken.values()))
         self._claim_memberships(session, hello)
+
+    def _refuse(self, session: Session, cell: pb.CellFacts) -> Rejection | None:
+        """Why the session may not speak for the cell with these facts."""
+        bad = check_cell(cell, session.local) or self.sites.check_address(session.site, cell.address.host)
+        holder = self._holder.get(cell.cell_id)
+        if bad is not None or holder is None or holder == session.node:
+            return bad
+        return Rejection("cell_held", f"held by node {holder}, which is connected; give each cell one agent")
 
     def _claim_memberships(self, session: Session, hello: pb.Hello) -> None:
         bad = {each.cell_id: why for each in hello.members if (why := check_member(each)) is not None}

@@ -82,6 +82,24 @@ def read_facts(node: str, site: str, cell: pb.CellFacts) -> CellFacts:
     )
 
 
+def write_facts(facts: CellFacts) -> pb.CellFacts:
+    """The inverse of `read_facts`."""
+    cell = pb.CellFacts(
+        cell_id=facts.cell_id,
+        address=pb.Address(host=facts.host, port=facts.port),
+        engine_kind=facts.engine_kind,
+        engine_version=facts.engine_version,
+        gpus=[pb.GpuFacts(uuid=gpu.uuid, name=gpu.name, memory_mib=gpu.memory_mib) for gpu in facts.gpus],
+        labels=dict(facts.labels),
+        member_nodes=facts.members,
+        health_path=facts.health_path,
+        tls=facts.tls,
+    )
+    for model in facts.models:
+        cell.models.add(id=model.id, max_model_len=model.max_model_len, base_model=model.base_model)
+    return cell
+
+
 def read_gpus(gpus: Iterable[pb.GpuFacts]) -> tuple[GpuFacts, ...]:
     """The GPUs that a node names."""
     return tuple(_gpu(gpu) for gpu in gpus)

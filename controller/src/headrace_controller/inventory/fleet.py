@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Final
 
@@ -81,6 +81,11 @@ class Fleet(Columns):
     def facts_of(self, row: int) -> CellFacts:
         """The static facts of the cell in a row. Raises KeyError where the row is not in use."""
         return self._facts[row]
+
+    @property
+    def model_numbers(self) -> Mapping[str, int]:
+        """Every model that has a pool → the number of the pool, which it keeps while it is known."""
+        return self._models.ids
 
     def cell_ids(self) -> tuple[str, ...]:
         """Every known cell, sorted."""

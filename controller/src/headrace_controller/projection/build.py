@@ -12,6 +12,7 @@ from headrace_controller.capability import NO_GUIDE, Guide
 from headrace_controller.inventory import Fleet, Pools
 from headrace_controller.inventory.facts import CellFacts
 from headrace_controller.lifecycle import CellState
+from headrace_controller.projection.class_steps import ClassSteps
 from headrace_controller.projection.classes import PoolClasses
 from headrace_controller.projection.plan import PLAIN, Cells, Endpoints, Plan, PoolShape
 from headrace_controller.projection.shapes import shape_of
@@ -44,11 +45,12 @@ class _Part:
         return self._made[gateway]
 
     def class_endpoints(
-        self, gateways: Sequence[str], weights: Ints, guide: Guide
+        self, gateways: Sequence[str], weights: Ints, guide: Guide, steps: ClassSteps | None
     ) -> Sequence[Mapping[str, Endpoints]]:
         """The endpoints of each class; only where the pool is in classes."""
         assert self.classes is not None, "a pool of one class has none"
-        return self.classes.endpoints(gateways, weights[:, self._span], guide)
+        step = None if steps is None else steps.of(self.model, self._span)
+        return self.classes.endpoints(gateways, weights[:, self._span], guide, step)
 
 
 class PlanBuilder:
@@ -68,9 +70,12 @@ class PlanBuilder:
         self._in_classes: list[_Part] = []
         self._shapes: Mapping[str, PoolShape] = {}
 
-    def build(self, fleet: Fleet, pools: Pools, members: Ints, weights: Ints) -> Plan:
+    def build(
+        self, fleet: Fleet, pools: Pools, members: Ints, weights: Ints, steps: ClassSteps | None = None
+    ) -> Plan:
         """The plan of some memberships: `members` (m,) index `pools`, rising; `weights` is (G, m) in
-        the order of `gateways`."""
+        the order of `gateways`. `steps`, begun for this push, bound the weights of classes; None = they
+        are not bounded."""
         if not self._is_same(fleet, pools, members):
             self._line_up(fleet, pools, members)
         told = list(zip(range(len(self._gateways)), self._gateways, weights.tolist(), strict=True))
@@ -81,7 +86,8 @@ class PlanBuilder:
         if not self._in_classes:
             return Plan(made, self._shapes)
         classes = {
-            part.model: part.class_endpoints(self._gateways, weights, self.guide) for part in self._in_classes
+            part.model: part.class_endpoints(self._gateways, weights, self.guide, steps)
+            for part in self._in_classes
         }
         return Plan(made, self._shapes, classes)
 

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from headrace_controller.capability import Guide, factors, falls_to, groups_of
 from headrace_controller.inventory.facts import CellFacts
+from headrace_controller.projection.class_steps import StepOfPool
 from headrace_controller.projection.plan import Cells, Endpoints, PoolShape
 
 Ints = NDArray[np.int64]
@@ -31,19 +32,23 @@ class PoolClasses:
         self._cells = [self._addresses(cells, members) for members in self._members]
 
     def endpoints(
-        self, gateways: Sequence[str], weights: Ints, guide: Guide
+        self, gateways: Sequence[str], weights: Ints, guide: Guide, step: StepOfPool | None = None
     ) -> Sequence[Mapping[str, Endpoints]]:
-        """For each class and gateway its endpoints; `weights` (G, m) are those of the whole pool."""
+        """For each class and gateway its endpoints; `weights` (G, m) are those of the whole pool, and
+        `step` takes those of a class as far as a push may, None = all the way."""
         made = self.factors(weights, guide)
-        return [
-            {
-                gateway: Endpoints(cells, row)
-                for gateway, row in zip(
-                    gateways, _scaled(weights[:, members], of_class[self._groups[members]]), strict=True
-                )
-            }
-            for cells, members, of_class in zip(self._cells, self._members, made, strict=True)
-        ]
+        found = []
+        for length, cells, members, of_class in zip(
+            self._lengths, self._cells, self._members, made, strict=True
+        ):
+            told = _scaled(weights[:, members], of_class[self._groups[members]])
+            if step is not None:
+                told = step(length, members, told)
+            rows: list[list[int]] = told.tolist()
+            found.append(
+                {gateway: Endpoints(cells, row) for gateway, row in zip(gateways, rows, strict=True)}
+            )
+        return found
 
     def factors(self, weights: Ints, guide: Guide) -> Floats:
         """(K, K): by class and group of cells, what a cell's weight is taken times."""
@@ -69,7 +74,7 @@ class PoolClasses:
         )
 
 
-def _scaled(weights: Ints, factor: Floats) -> list[list[int]]:
+def _scaled(weights: Ints, factor: Floats) -> Ints:
     """(G, m) weights times (m,) factors, as whole numbers of at least 1."""
-    scaled: list[list[int]] = np.maximum(np.rint(weights * factor), 1).astype(np.int64).tolist()
+    scaled: Ints = np.maximum(np.rint(weights * factor), 1).astype(np.int64)
     return scaled

@@ -56,13 +56,14 @@ class Verdict(NamedTuple):
     """`reason` says why something is pushed, "" = nothing is. `weights` (G, m) are what gateways
     hold after it, in the order of the members; `before` (G, m) what they held, 0 = nothing.
     `moved` and `limited` (G, m): who was past its deadband, and whose weight would have gone further
-    in this push; None = nobody."""
+    in this push; `free` (m,): whose weight no push limits; None = nobody."""
 
     reason: str
     weights: Ints
     before: Ints
     moved: Flags | None = None
     limited: Flags | None = None
+    free: Flags | None = None
 
     @property
     def push(self) -> bool:
@@ -85,7 +86,7 @@ class Hysteresis:
 
     def __init__(self, settings: ProjectionSettings) -> None:
         self._settings = settings
-        self._low, self._high = _reaches(settings.max_weight, settings.max_change)
+        self._low, self._high = reaches(settings.max_weight, settings.max_change)
         self._pushed: _Pushed | None = None
         self._pushed_at = NEVER
 
@@ -94,19 +95,22 @@ class Hysteresis:
         self._pushed = _Pushed(members.keys, members.weights, members.raw, members.ramping)
         self._pushed_at = now
 
-    def judge(self, members: Members, now: float, force: str = "") -> Verdict:
+    def judge(self, members: Members, now: float, force: str = "", due: str = "") -> Verdict:
         """Decide for this tick, and remember it as pushed if it is. `force` is a reason to push
-        whatever the weights are."""
+        whatever the weights are, and `due` one to push as soon as `push_interval_s` has passed."""
         was = self._align(members)
+        free = _any(members.ramping, was.ramping, members.exact)
         moved = self._moved(members, was)
         weights, limited = was.weights, None
         if moved is not None:
-            bounded = self._bound(members, was)
+            bounded = self._bound(members.weights, was.weights, free)
             limited = bounded != members.weights
             weights = np.where(moved, bounded, weights)
         reason = force or self._reason(members, moved, was, now)
+        if due and not reason and now - self._pushed_at >= self._settings.push_interval_s:
+            reason = due
         if not reason:
-            return Verdict("", was.weights, was.weights, moved, limited)
+            return Verdict("", was.weights, was.weights, moved, limited, free)
         raw, trend = members.raw, was.trend
         if moved is not None and limited is not None:
             # Who has not got what it wants yet is still compared with what was before.
@@ -114,7 +118,7 @@ class Hysteresis:
             trend = self._turn(weights, was)
         self._pushed = _Pushed(members.keys, weights, raw, members.ramping, None, trend)
         self._pushed_at = now
-        return Verdict(reason, weights, was.weights, moved, limited)
+        return Verdict(reason, weights, was.weights, moved, limited, free)
 
     def pushed(self, keys: Ints) -> Ints:
         """(G, m): what the members of these keys hold; 0 = they were told nothing yet."""
@@ -123,7 +127,7 @@ class Hysteresis:
             return np.zeros((1 if pushed is None else len(pushed.weights), len(keys)), dtype=np.int64)
         if pushed.keys is keys:
             return pushed.weights
-        at, found = _find(pushed.keys, keys)
+        at, found = find(pushed.keys, keys)
         held: Ints = np.where(found, pushed.weights[:, at], 0)
         return held
 
@@ -147,7 +151,7 @@ class Hysteresis:
             )
         if pushed.keys is members.keys:
             return pushed
-        at, found = _find(pushed.keys, members.keys)
+        at, found = find(pushed.keys, members.keys)
         return _Pushed(
             keys=members.keys,
             weights=np.where(found, pushed.weights[:, at], 0),
@@ -184,14 +188,10 @@ class Hysteresis:
         enough: Flags = np.abs(change) > least
         return enough
 
-    def _bound(self, members: Members, was: _Pushed) -> Ints:
+    def _bound(self, new: Ints, old: Ints, free: Flags | None) -> Ints:
         """(G, m): the new weights, within reach of the old ones; an old weight of 0 reaches any."""
-        new, old = members.weights, was.weights
         bounded: Ints = np.minimum(np.maximum(new, self._low[old]), self._high[old])
-        for free in (members.ramping, was.ramping, members.exact):
-            if free is not None:
-                bounded = np.where(free, new, bounded)
-        return bounded
+        return bounded if free is None else np.where(free, new, bounded)
 
     def _reason(self, members: Members, moved: Flags | None, was: _Pushed, now: float) -> str:
         if self._pushed is None:
@@ -215,7 +215,16 @@ class Hysteresis:
         return way if was.trend is None else np.where(way == 0, was.trend, way)
 
 
-def _reaches(most: int, factor: float) -> tuple[Ints, Ints]:
+def _any(*flags: Flags | None) -> Flags | None:
+    """(m,): who has any of the flags; None = nobody."""
+    found: Flags | None = None
+    for each in flags:
+        if each is not None:
+            found = each if found is None else found | each
+    return found
+
+
+def reaches(most: int, factor: float) -> tuple[Ints, Ints]:
     """By old weight (0 … `most`), the least and the greatest that one push may make of it."""
     old = np.arange(most + 1)
     low = np.maximum(np.minimum(np.ceil(old / factor - _ROUNDING), old - 1), 1)
@@ -224,7 +233,7 @@ def _reaches(most: int, factor: float) -> tuple[Ints, Ints]:
     return low.astype(np.int64), high.astype(np.int64)
 
 
-def _find(known: Ints, keys: Ints) -> tuple[Ints, Flags]:
+def find(known: Ints, keys: Ints) -> tuple[Ints, Flags]:
     """Where each of `keys` stands among the `known` ones, of which there is any, and whether it does."""
     order = np.argsort(known)
     at = np.searchsorted(known, keys, sorter=order)

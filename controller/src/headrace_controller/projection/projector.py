@@ -14,6 +14,7 @@ from headrace_controller.lifecycle import CellState
 from headrace_controller.pressure import Pressures
 from headrace_controller.projection.asked import Asked
 from headrace_controller.projection.build import PlanBuilder
+from headrace_controller.projection.class_steps import ClassSteps
 from headrace_controller.projection.equalise import Feedback
 from headrace_controller.projection.headroom import Floats, Ints, ramps
 from headrace_controller.projection.hysteresis import NEVER, Flags, Hysteresis, Members, Verdict
@@ -90,6 +91,7 @@ class Projector:
         self._models: tuple[str, ...] = ()
         self._lineup: _Lineup | None = None
         self._builder = PlanBuilder(gateways)
+        self._class_steps = ClassSteps(settings)
         self._patience_ends = NEVER
         self._seeded = RowMemory({"until": NEVER}, width=len(self._gateways))
 
@@ -119,24 +121,31 @@ class Projector:
         if lineup.overrides is not None:
             members = _with_overrides(members, lineup.overrides)
         why = self._why(force, pools, intents)
-        if intents.shadow or intents.frozen:
+        still = intents.shadow or intents.frozen
+        if still:
             verdict, shown = self._hold_all(members, lineup, intents, now, why)
         else:
             self._shadow = None
-            verdict = shown = self._hysteresis.judge(members, now, why)
+            due = "" if self._class_steps.settled else "classes"
+            verdict = shown = self._hysteresis.judge(members, now, why, due)
         self._projection.note(lineup.keys, verdict.weights)
         plan = None
         if verdict.push:
             self._models, self._intents = pools.models, intents
-            plan = self._builder.build(fleet, pools, lineup.members, verdict.weights)
+            plan = self._build(fleet, lineup, verdict, still)
         return Projected(
             plan, verdict.reason, pools, row, pool, target, verdict.before, verdict.weights,
             ramp, held, shown, self._hysteresis.reach, intents, lineup.overrides, self._projection.feedback,
         )  # fmt: skip
 
     def divide(self, guide: Guide) -> None:
-        """Divide pools into classes by `guide` from the next plan on; the next tick should be forced."""
+        """Divide pools into classes by `guide` from the next plan on; the next tick should be forced.
+        Weights of classes get there by as many pushes as `max_change` takes."""
         self._builder.guide = guide
+
+    def go_on_from(self, other: Projector) -> None:
+        """Take what another projector of the same fleet told of classes as pushed."""
+        self._class_steps.take(other._class_steps)
 
     def seed(
         self,
@@ -183,6 +192,17 @@ class Projector:
             last = _Lineup(pools, mask, intents, version, members, row, pool, keys, overrides)
             self._lineup = last
         return last
+
+    def _build(self, fleet: Fleet, lineup: _Lineup, verdict: Verdict, still: bool) -> Plan:
+        """The plan of a push; `still`: only who joins, and weights set by operators, move in classes."""
+        free = verdict.free
+        if still:
+            free = None if lineup.overrides is None else lineup.overrides > 0
+        steps = self._class_steps
+        steps.begin(lineup.keys, free, still)
+        plan = self._builder.build(fleet, lineup.pools, lineup.members, verdict.weights, steps)
+        steps.end()
+        return plan
 
     def _why(self, force: bool, pools: Pools, intents: Intents) -> str:
         """What pushes whatever the weights are."""

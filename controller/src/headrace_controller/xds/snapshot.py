@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from envoy.config.endpoint.v3 import endpoint_pb2
 from google.protobuf import any_pb2
@@ -188,28 +187,44 @@ class SnapshotBuilder:
         self, models: tuple[str, ...], plan: Plan, clusters: Iterable[_Cluster], version: str
     ) -> dict[str, Mapping[str, Resource]]:
         """LDS, RDS and CDS, which depend on the models, their pools' shapes and the settings only."""
-        messages: dict[str, list[Any]] = {
-            CDS: [self._build_cluster(cluster) for cluster in clusters if not cluster.endpoints_only],
-            LDS: [
-                build_listener(self._gateway, self._envoy, renames=bool(self._aliases), reports=self._reports)
-            ],
-            RDS: [self._routes.build(models, plan.shapes)],
+        listener = build_listener(
+            self._gateway, self._envoy, renames=bool(self._aliases), reports=self._reports
+        )
+        routes = self._routes.build(models, plan.shapes)
+        box = any_pb2.Any(type_url=RDS, value=routes.value)
+        return {
+            CDS: self._clusters_of(clusters, version),
+            LDS: {
+                listener.name: self._keep_same(
+                    LDS, listener.name, packed(listener), refs_of(listener), version
+                )
+            },
+            RDS: {routes.name: self._keep_same(RDS, routes.name, box, routes.refs, version)},
         }
-        return {url: self._keep_same(url, made, version) for url, made in messages.items()}
 
-    def _build_cluster(self, cluster: _Cluster) -> Any:
-        upstream = self._upstreams.get(cluster.model, PLAIN_UPSTREAM)
-        return build_cluster(cluster.name, self._envoy, self._baseline, cluster.shape, upstream)
+    def _clusters_of(self, clusters: Iterable[_Cluster], version: str) -> Mapping[str, Resource]:
+        """The clusters of a plan. One is built only where its pool is new, or has another shape."""
+        before = {cluster.name: cluster for cluster in self._clusters}
+        made: dict[str, Resource] = {}
+        for cluster in clusters:
+            if cluster.endpoints_only:
+                continue
+            name = cluster.name
+            if before.get(name) == cluster:
+                made[name] = self._static[CDS][name]
+                continue
+            upstream = self._upstreams.get(cluster.model, PLAIN_UPSTREAM)
+            message = build_cluster(name, self._envoy, self._baseline, cluster.shape, upstream)
+            made[name] = self._keep_same(CDS, name, packed(message), refs_of(message), version)
+        return made
 
-    def _keep_same(self, url: str, messages: Iterable[Any], version: str) -> Mapping[str, Resource]:
-        resources: dict[str, Resource] = {}
-        for message in messages:
-            box = packed(message)
-            kept = self._static.get(url, {}).get(message.name)
-            same = kept is not None and kept.box.value == box.value
-            resource = kept if kept and same else Resource(message.name, version, box, refs_of(message))
-            resources[message.name] = resource
-        return resources
+    def _keep_same(
+        self, url: str, name: str, box: any_pb2.Any, refs: frozenset[str], version: str
+    ) -> Resource:
+        kept = self._static.get(url, {}).get(name)
+        if kept is not None and kept.box.value == box.value:
+            return kept
+        return Resource(name, version, box, refs)
 
 
 def _clusters(models: Iterable[str], plan: Plan) -> Iterable[_Cluster]:
@@ -232,7 +247,8 @@ def check(
     """
     for url, needed in _NEEDS.items():
         for resource in types[url].values():
-            missing = sorted(resource.refs - types[needed].keys())
+            # Not by a difference of sets: it would go through all the keys once for each resource.
+            missing = sorted(ref for ref in resource.refs if ref not in types[needed])
             if missing:
                 raise InconsistentSnapshot(
                     f"gateway {gateway!r}: {SHORT[url]} {resource.name!r} needs "

@@ -182,6 +182,23 @@ def test_boundaries_are_kept_within_the_settings() -> None:
     )
 
 
+def test_a_boundary_is_forgotten_when_its_class_is_gone_for_the_retention() -> None:
+    kept = (BoundaryRecord("m", LENGTH, 3.25), BoundaryRecord("n", 4096, 2.0))
+    learner, there = Learner(SETTINGS, kept), {"m": [LENGTH, 32768]}
+    assert learner.prune(there, 0.0, 600.0) == []
+    # It is back for a moment, and its time begins anew.
+    assert learner.prune({**there, "n": [4096, 8192]}, 500.0, 600.0) == []
+    assert learner.prune(there, 700.0, 600.0) == []
+    assert learner.prune(there, 1299.0, 600.0) == []
+    guide = learner.guide
+    assert learner.prune(there, 1300.0, 600.0) == [("n", 4096)]
+    assert learner.records() == (BoundaryRecord("m", LENGTH, 3.25),)
+    assert learner.guide is not guide
+    assert set(learner.guide.boundaries) == {("m", LENGTH)}
+    assert learner.prune({}, 1400.0, 600.0) == []
+    assert learner.prune({}, 2000.0, 600.0) == [("m", LENGTH)]
+
+
 def test_nothing_is_learned_where_that_is_switched_off_but_the_mix() -> None:
     learner = Learner(CapabilitySettings(learn=False))
     counts = {("m", LENGTH): told((AT * 0.9, 500, 0)), ("m", 32768): told((50_000, 100, 0))}

@@ -9,9 +9,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from prometheus_client.parser import text_string_to_metric_families
+from structlog.testing import capture_logs
 
 from headrace_controller.capability import SizeCounts
 from headrace_controller.capability.sizes import bucket_of
+from headrace_controller.control import gateway_reports
+from headrace_controller.control.gateway_reports import PRUNE_INTERVAL_S
 from headrace_controller.gateway.loads import Load
 from headrace_controller.gateway.records import Outcome, Record
 from headrace_controller.inventory.columns import NEVER
@@ -143,6 +146,51 @@ def test_sizes_are_those_that_the_cell_took_or_refused(region: Region) -> None:
     assert counts[bucket_of(1000)].tolist() == [1, 0]
     assert counts[bucket_of(9000)].tolist() == [0, 2]
     assert counts.sum() == 3
+
+
+def grow(region: Region, length: int) -> None:
+    """The engine of c1 is started anew with another length, and answers a request."""
+    facts = pb.CellFacts(
+        cell_id="c1",
+        address=pb.Address(host="10.0.0.1", port=8000),
+        models=[pb.ModelFacts(id="m", max_model_len=length)],
+    )
+    region.loop.hello(pb.Hello(node="n1", site="s", incarnation=length, cells=[facts]), region.clock.now())
+    report(region, record(Outcome.OK, request_bytes=100))
+
+
+def test_sizes_of_a_length_that_no_cell_has_are_forgotten_after_the_retention(region: Region) -> None:
+    report(region, record(Outcome.OK, C2, request_bytes=100))
+    grow(region, 8192)
+    grow(region, 16384)
+    retention = region.settings.lifecycle.retention_s
+    region.tick(retention - 1.0)
+    assert set(region.loop.reports.sizes()) == {("m", 4096), ("m", 8192), ("m", 16384)}
+    # c2 has had no request for as long, and its length is still there.
+    region.tick(PRUNE_INTERVAL_S)
+    assert set(region.loop.reports.sizes()) == {("m", 4096), ("m", 16384)}
+
+
+def test_more_lengths_than_are_counted_are_refused_aloud(
+    region: Region, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refused() -> float | None:
+        return region.metrics.registry.get_sample_value("headrace_class_sizes_refused_total")
+
+    monkeypatch.setattr(gateway_reports, "MAX_SIZES", 2)
+    assert refused() == 0.0
+    with capture_logs() as lines:
+        for length in (1024, 2048, 3072, 5120):
+            grow(region, length)
+    assert set(region.loop.reports.sizes()) == {("m", 1024), ("m", 2048)}
+    assert refused() == 2.0
+    (line,) = [each for each in lines if "too many lengths" in each["event"]]
+    assert (line["log_level"], line["model"], line["max_model_len"]) == ("warning", "m", 3072)
+    # Lengths that are gone make room for those that are there.
+    region.tick(region.settings.lifecycle.retention_s + PRUNE_INTERVAL_S)
+    grow(region, 6144)
+    assert set(region.loop.reports.sizes()) == {("m", 6144)}
+    assert refused() == 2.0
 
 
 def test_loads_replace_the_ones_before_of_the_same_envoy(region: Region) -> None:

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 from unittest.mock import Mock
 
 import pytest
+from structlog.testing import capture_logs
 
 from headrace_controller.ingest.intake import Intake
-from headrace_controller.ingest.service import _is_local
+from headrace_controller.ingest.service import OUTGOING, TelemetryService, _is_local
 from headrace_controller.ingest.sessions import Session
 from headrace_pb.v1 import telemetry_pb2 as pb
+from tests.support.clock import FakeClock
 
 
 class Desk:
@@ -64,6 +67,24 @@ def test_closing_a_replaced_session_is_no_loss_of_the_node(desk: Desk) -> None:
     desk.intake.open(desk.hello, local=True)
     desk.intake.close(desk.session, 5.0)
     desk.sink.stream_lost.assert_not_called()
+
+
+def test_an_agent_that_does_not_read_is_told_of_once_until_it_reads_again() -> None:
+    service = TelemetryService(Mock(), FakeClock())
+    answers: asyncio.Queue[pb.ControllerMessage | None] = asyncio.Queue(OUTGOING)
+    service._answers["n1"] = answers
+    with capture_logs() as logs:
+        told = [service.send("n1", pb.ControllerMessage()) for _ in range(OUTGOING + 3)]
+        assert told == [True] * OUTGOING + [False] * 3
+        answers.get_nowait()
+        assert service.send("n1", pb.ControllerMessage())
+        assert not service.send("n1", pb.ControllerMessage())
+        assert len(logs) == 1, "one answer read now and then is no reading"
+        while not answers.empty():
+            answers.get_nowait()
+        for _ in range(OUTGOING + 3):
+            service.send("n1", pb.ControllerMessage())
+    assert [line["event"] for line in logs] == ["agent does not read its answers"] * 2
 
 
 @pytest.mark.parametrize(

@@ -9,6 +9,8 @@ import pytest
 from headrace_controller.ingest.sessions import Session, Sessions
 from headrace_controller.ingest.sites import Sites
 from headrace_controller.ingest.validation import Rejection
+from headrace_controller.inventory import Fleet
+from headrace_controller.inventory.known import FleetKnowledge
 from headrace_controller.settings import ControllerSettings
 from headrace_pb.v1 import telemetry_pb2 as pb
 from headrace_shared import config
@@ -86,8 +88,32 @@ def test_a_stolen_agent_can_claim_neither_another_site_nor_an_address_of_its_own
     assert isinstance(session, Session)
     assert session.cells == {"c1"}
     assert session.refused["c2"].reason == "foreign_address"
+
+
+def test_a_later_hello_with_a_foreign_address_leaves_the_cell_where_it_is() -> None:
+    """The bad word must move no traffic; nor may it take a cell that serves out of service."""
+    fleet = Fleet(["gw"])
+    sessions = Sessions(sites(), FleetKnowledge(fleet))
+    first = hello("west-1", "west", c1="10.2.0.1")
+    session = sessions.open(first, local=False)
+    assert isinstance(session, Session)
+    fleet.register("west-1", "west", first, 0.0)
     assert sessions.update(session, hello("west-1", "west", c1="203.0.113.9")) is None
-    assert session.cells == frozenset(), "a later Hello of the same stream is checked as well"
+    assert session.refused["c1"].reason == "foreign_address"
+    assert session.cells == {"c1"}
+    assert session.kept["c1"].address.host == "10.2.0.1"
+
+
+def test_facts_in_force_do_not_outlive_the_networks_of_their_site() -> None:
+    """A controller that starts anew with other networks knows the cell at an address that is foreign now."""
+    fleet = Fleet(["gw"])
+    fleet.register("west-1", "west", hello("west-1", "west", c1="10.9.0.1"), 0.0)
+    session = Sessions(sites(), FleetKnowledge(fleet)).open(
+        hello("west-1", "west", c1="203.0.113.9"), local=False
+    )
+    assert isinstance(session, Session)
+    assert session.refused["c1"].reason == "foreign_address"
+    assert session.cells == frozenset()
 
 
 @pytest.mark.parametrize(

@@ -25,7 +25,8 @@ def cluster(baseline: Baseline | None = None, **settings: Any) -> cluster_pb2.Cl
 
 def routes(*models: str, baseline: Baseline | None = None, **settings: Any) -> dict[str, Any]:
     """Routes by name, in order."""
-    made: route_pb2.RouteConfiguration = RouteBuilder(EnvoySettings(**settings), baseline).build(models, {})
+    value = RouteBuilder(EnvoySettings(**settings), baseline).build(models, {}).value
+    made = route_pb2.RouteConfiguration.FromString(value)
     return {route.name: route for route in made.virtual_hosts[0].routes}
 
 
@@ -118,7 +119,8 @@ def test_routes_stand_in_the_order_that_decides() -> None:
 
 def test_the_model_list_names_every_pool_and_fits() -> None:
     models = [f"model-{number}" for number in range(200)]
-    made = RouteBuilder(EnvoySettings()).build(models, {})
+    value = RouteBuilder(EnvoySettings()).build(models, {}).value
+    made = route_pb2.RouteConfiguration.FromString(value)
     body = routes(*models)["models"].direct_response.body.inline_string
     assert [each["id"] for each in json.loads(body)["data"]] == models
     assert made.max_direct_response_body_size_bytes.value >= len(body.encode())

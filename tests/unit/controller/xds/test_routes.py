@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from envoy.config.route.v3 import route_pb2
 from envoy.extensions.filters.http.transform.v3 import transform_pb2
 from hypothesis import given
 from hypothesis import strategies as st
@@ -21,7 +22,8 @@ TWO_CLASSES = PoolShape(max_model_len=32768, classes=(ClassShape(1024, BOUNDS), 
 
 
 def routes(*models: str, shapes: dict[str, PoolShape] | None = None, **more: Any) -> dict[str, Any]:
-    made = RouteBuilder(EnvoySettings(), **more).build(models, shapes or {})
+    value = RouteBuilder(EnvoySettings(), **more).build(models, shapes or {}).value
+    made = route_pb2.RouteConfiguration.FromString(value)
     found = {route.name: route for route in made.virtual_hosts[0].routes}
     assert len(found) == len(made.virtual_hosts[0].routes), "each route has a name of its own"
     return found

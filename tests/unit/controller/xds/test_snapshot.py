@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
+from unittest.mock import Mock, create_autospec
+
 import pytest
+from envoy.config.route.v3 import route_pb2
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from headrace_controller.capability import SizeBound
 from headrace_controller.projection.plan import ClassShape, Endpoint, Endpoints, Plan, PoolShape
+from headrace_controller.settings import EnvoySettings
 from headrace_controller.xds.names import CDS, EDS, LDS, RDS, TYPES
-from headrace_controller.xds.snapshot import InconsistentSnapshot, check
+from headrace_controller.xds.refs import refs_of
+from headrace_controller.xds.resources.clusters import build_cluster
+from headrace_controller.xds.resources.routes import RouteBuilder
+from headrace_controller.xds.snapshot import InconsistentSnapshot, Snapshot, SnapshotBuilder, check
 from tests.unit.controller.xds.builders import GATEWAY, Pools, builder_of, plan_of, weights_in
 
 A, B = "10.0.0.1:8000", "10.0.0.2:8000"
@@ -163,3 +171,58 @@ def test_a_cell_that_is_left_out_of_every_class_is_named_once() -> None:
     shape = PoolShape(classes=(ClassShape(1024), ClassShape(8192)))
     plan = Plan({"m": {GATEWAY.id: bad}}, {"m": shape}, {"m": [{GATEWAY.id: bad}] * 2})
     assert [each.cell_id for each in builder_of().build(plan).left_out] == ["a"]
+
+
+shapes = st.sampled_from(
+    [
+        PoolShape(),
+        PoolShape(max_model_len=4096),
+        PoolShape(health_path="", tls=True),
+        PoolShape(
+            max_model_len=4096, classes=(ClassShape(1024, (SizeBound(None, None, 9),)), ClassShape(4096))
+        ),
+    ]
+)
+
+
+@given(st.lists(st.dictionaries(st.sampled_from(["m", "n", "ö/m", "alias"]), shapes), min_size=2, max_size=5))
+def test_what_is_kept_of_earlier_plans_makes_no_difference(plans: list[dict[str, PoolShape]]) -> None:
+    """Byte for byte what a new builder makes, whatever pools came, went and changed before."""
+    aliases = {"alias": "m", "other": "n"}
+    kept = SnapshotBuilder(GATEWAY, EnvoySettings(), aliases=aliases)
+    for each in plans:
+        plan = shaped_plan(each)
+        fresh = SnapshotBuilder(GATEWAY, EnvoySettings(), aliases=aliases).build(plan)
+        made = kept.build(plan)
+        for url in TYPES:
+            assert contents(made, url) == contents(fresh, url)
+        routes = route_pb2.RouteConfiguration.FromString(made.types[RDS].resources["headrace"].box.value)
+        assert made.types[RDS].resources["headrace"].refs == refs_of(routes)
+
+
+def shaped_plan(shapes: dict[str, PoolShape]) -> Plan:
+    endpoints = {GATEWAY.id: Endpoints.of([Endpoint("c", "10.0.0.1", 8000, 1)])}
+    return Plan(
+        dict.fromkeys(shapes, endpoints), shapes, {m: [endpoints] * len(s.classes) for m, s in shapes.items()}
+    )
+
+
+def contents(snapshot: Snapshot, url: str) -> dict[str, tuple[str, bytes, frozenset[str]]]:
+    resources = snapshot.types[url].resources
+    return {name: (each.box.type_url, each.box.value, each.refs) for name, each in resources.items()}
+
+
+def test_one_more_model_builds_one_cluster_and_its_own_routes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An engine's adapters are models; with thousands of them one more must not build all anew."""
+    clusters = Mock(wraps=build_cluster)
+    routes = create_autospec(RouteBuilder._route, side_effect=RouteBuilder._route)
+    monkeypatch.setattr("headrace_controller.xds.snapshot.build_cluster", clusters)
+    monkeypatch.setattr(RouteBuilder, "_route", routes)
+    builder = builder_of()
+    pools: Pools = {f"m{number}": {A: 1} for number in range(50)}
+    builder.build(plan_of(pools))
+    assert (clusters.call_count, routes.call_count) == (50, 100), "a route by body and one by header each"
+    builder.build(plan_of({**pools, "new": {A: 1}}))
+    assert (clusters.call_count, routes.call_count) == (51, 102)
+    builder.build(plan_of(pools))
+    assert (clusters.call_count, routes.call_count) == (51, 102), "and one less builds nothing"

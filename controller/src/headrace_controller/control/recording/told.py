@@ -6,7 +6,8 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from headrace_controller.inventory import CellFacts, Fleet
+from headrace_controller.inventory import Fleet
+from headrace_controller.inventory.facts import write_facts
 from headrace_controller.inventory.nodes import NodeRecord
 from headrace_controller.lifecycle import LoggedTransition
 from headrace_controller.pressure import ErrorRecord, ScoreRecord
@@ -73,7 +74,7 @@ def hello_of(fleet: Fleet, record: NodeRecord) -> pb.Hello:
         node=record.name, site=record.site, agent_version=record.agent_version, incarnation=record.incarnation
     )
     for cell_id in record.cells:
-        _add_cell(hello, fleet.facts_of(fleet.row(cell_id)))
+        hello.cells.append(write_facts(fleet.facts_of(fleet.row(cell_id))))
     for cell_id, gpus in record.members.items():
         hello.members.add(cell_id=cell_id, gpus=[pb.GpuFacts(uuid=gpu.uuid, name=gpu.name) for gpu in gpus])
     return hello
@@ -99,25 +100,6 @@ def read_intents(told: Mapping[str, Any]) -> Intents:
         cordoned_sites=frozenset(told["cordoned_sites"]),
         pins={str(model): frozenset(sites) for model, sites in told["pins"].items()},
     )
-
-
-def _add_cell(hello: pb.Hello, facts: CellFacts) -> None:
-    cell = hello.cells.add(
-        cell_id=facts.cell_id,
-        address=pb.Address(host=facts.host, port=facts.port),
-        engine_kind=facts.engine_kind,
-        engine_version=facts.engine_version,
-        health_path=facts.health_path,
-        tls=facts.tls,
-        labels=dict(facts.labels),
-        member_nodes=facts.members,
-    )
-    for model in facts.models:
-        added = cell.models.add(id=model.id, base_model=model.base_model)
-        if model.max_model_len is not None:
-            added.max_model_len = model.max_model_len
-    for gpu in facts.gpus:
-        cell.gpus.add(uuid=gpu.uuid, name=gpu.name)
 
 
 def _plain(value: Any) -> float | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from typing import Any
 
 from envoy.config.accesslog.v3 import accesslog_pb2
@@ -86,20 +86,18 @@ def no_path(paths: Iterable[str]) -> Any:
     )
 
 
-def model_list(models: Mapping[str, PoolShape]) -> str:
-    """The body of GET /v1/models."""
-    return json.dumps({"object": "list", "data": [_entry(name, shape) for name, shape in models.items()]})
+def model_list(entries: Iterable[str]) -> str:
+    """The body of GET /v1/models, of the bodies of its models."""
+    return f'{{"object": "list", "data": [{", ".join(entries)}]}}'
 
 
 def model_entry(name: str, shape: PoolShape) -> str:
     """The body of GET /v1/models/NAME."""
-    return json.dumps(_entry(name, shape))
-
-
-def _entry(name: str, shape: PoolShape) -> dict[str, object]:
     # `created` is the epoch, for no one knows it.
     entry: dict[str, object] = {"id": name, "object": "model", "created": 0, "owned_by": "headrace"}
-    return entry if shape.max_model_len is None else {**entry, "max_model_len": shape.max_model_len}
+    if shape.max_model_len is not None:
+        entry["max_model_len"] = shape.max_model_len
+    return json.dumps(entry)
 
 
 def local_replies(settings: EnvoySettings) -> Any:

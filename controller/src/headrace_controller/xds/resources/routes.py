@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 from urllib.parse import quote
 
@@ -20,7 +21,7 @@ from headrace_controller.settings import EnvoySettings
 from headrace_controller.xds.names import METADATA_NAMESPACE, ROUTES, class_name, cluster_name
 from headrace_controller.xds.resources import replies
 from headrace_controller.xds.resources.clusters import Baseline
-from headrace_controller.xds.resources.wire import bearer, literal, packed, seconds, set_header, u32
+from headrace_controller.xds.resources.wire import bearer, field_of, literal, packed, seconds, set_header, u32
 from headrace_controller.xds.upstreams import PLAIN_UPSTREAM, Upstream
 
 # Round-robin by weight names a heavy endpoint many times in a row; a retry must get past it.
@@ -30,6 +31,32 @@ UPSTREAM_HEADER = "x-headrace-upstream"
 MODELS_PATH = "/v1/models"
 MODEL_HEADER = replies.MODEL_HEADER
 TRANSFORM_FILTER = "envoy.filters.http.transform"
+
+
+_HOSTS = route_pb2.RouteConfiguration.DESCRIPTOR.fields_by_name["virtual_hosts"].number
+_ROUTES = route_components_pb2.VirtualHost.DESCRIPTOR.fields_by_name["routes"].number
+
+
+@dataclass(frozen=True, slots=True)
+class Routes:
+    """A serialised RouteConfiguration, its name, and the clusters that it needs."""
+
+    name: str
+    value: bytes
+    refs: frozenset[str]
+
+
+@dataclass(frozen=True, slots=True)
+class _OfName:
+    """What one name of a model adds: its entry in the list of models, and its serialised routes."""
+
+    model: str
+    shape: PoolShape
+    entry: str
+    by_body: bytes
+    by_header: bytes
+    listed: bytes
+    clusters: frozenset[str]
 
 
 class RouteBuilder:
@@ -49,31 +76,49 @@ class RouteBuilder:
         self._baseline = baseline
         self._aliases = aliases or {}
         self._upstreams = upstreams or {}
+        self._made: dict[str, _OfName] = {}
 
-    def build(self, models: Sequence[str], shapes: Mapping[str, PoolShape]) -> Any:
+    def build(self, models: Sequence[str], shapes: Mapping[str, PoolShape]) -> Routes:
         """The route configuration for `models`, in their order; `shapes` of those that are not PLAIN.
 
         A request on one of `settings.paths` goes to the pool of the model that its body names, or,
         where the body names none, its x-headrace-model header. GET /v1/models and /v1/models/ID are
         answered here. Another path and an unknown model are 404, a body that is not JSON or names no
         model is 400: each a JSON error.
+
+        The routes of a name whose pool is as it was are those of the last call.
         """
-        names = dict(self._names(models))
-        listing = replies.model_list({name: shapes.get(model, PLAIN) for name, model in names.items()})
-        routes = [
-            *self._other_paths(),
-            *(route for name, model in names.items() for route in self._by_body(name, model, shapes)),
-            _error_route("unknown-model", _match(_names_model()), 404, replies.UNKNOWN_MODEL),
-            *(self._by_header(name, model, shapes) for name, model in names.items()),
-            *_model_routes({name: shapes.get(model, PLAIN) for name, model in names.items()}, listing),
-            *self._other_errors(),
-        ]
-        host = route_components_pb2.VirtualHost(name=ROUTES, domains=["*"], routes=routes)
-        return route_pb2.RouteConfiguration(
-            name=ROUTES,
-            virtual_hosts=[host],
-            max_direct_response_body_size_bytes=u32(max(4096, len(listing.encode()))),
+        names = [(name, model, shapes.get(model, PLAIN)) for name, model in self._names(models)]
+        made = {each[0]: self._of_name(*each) for each in names}
+        self._made = made
+        listing = replies.model_list(each.entry for each in made.values())
+        routes = (
+            *_serialised(self._other_paths()),
+            *(each.by_body for each in made.values()),
+            *_serialised([_error_route("unknown-model", _match(_names_model()), 404, replies.UNKNOWN_MODEL)]),
+            *(each.by_header for each in made.values()),
+            *_serialised([_json_route("models", MODELS_PATH, 200, listing)]),
+            *(each.listed for each in made.values()),
+            *_serialised([_unknown_listed(), *self._other_errors()]),
         )
+        host = route_components_pb2.VirtualHost(name=ROUTES, domains=["*"]).SerializeToString()
+        around = route_pb2.RouteConfiguration(
+            name=ROUTES, max_direct_response_body_size_bytes=u32(max(4096, len(listing.encode())))
+        )
+        value = around.SerializeToString() + field_of(_HOSTS, b"".join((host, *routes)))
+        return Routes(ROUTES, value, frozenset().union(*(each.clusters for each in made.values())))
+
+    def _of_name(self, name: str, model: str, shape: PoolShape) -> _OfName:
+        """The routes of one name of a model, as they were where nothing that they hang on is new."""
+        last = self._made.get(name)
+        if last is not None and last.model == model and last.shape == shape:
+            return last
+        entry = replies.model_entry(name, shape)
+        by_body = b"".join(_serialised(self._by_body(name, model, shape)))
+        by_header = b"".join(_serialised([self._by_header(name, model, shape)]))
+        listed = b"".join(_serialised(_listed(name, entry)))
+        clusters = frozenset(cluster for cluster, _ in _clusters(model, shape))
+        return _OfName(model, shape, entry, by_body, by_header, listed, clusters)
 
     def _names(self, models: Sequence[str]) -> Iterator[tuple[str, str]]:
         """What clients may call a model, and the model. A model's own name goes before an alias."""
@@ -83,10 +128,10 @@ class RouteBuilder:
             if model in known and alias not in known:
                 yield alias, model
 
-    def _by_body(self, name: str, model: str, shapes: Mapping[str, PoolShape]) -> Iterator[Any]:
+    def _by_body(self, name: str, model: str, shape: PoolShape) -> Iterator[Any]:
         """The routes of requests whose body names the model, from the smallest class to the last."""
         named = _metadata("model", _exact(name))
-        *small, last = _clusters(model, shapes.get(model, PLAIN))
+        *small, last = _clusters(model, shape)
         for cluster, bounds in small:
             for number, bound in enumerate(bounds):
                 match = _match(named)
@@ -97,9 +142,9 @@ class RouteBuilder:
         cluster, _ = last
         yield self._route(_route_name(cluster, name, model), _match(named), cluster, name, model)
 
-    def _by_header(self, name: str, model: str, shapes: Mapping[str, PoolShape]) -> Any:
+    def _by_header(self, name: str, model: str, shape: PoolShape) -> Any:
         """The route of requests whose body names no model: how long they are is not known either."""
-        cluster, _ = _clusters(model, shapes.get(model, PLAIN))[-1]
+        cluster, _ = _clusters(model, shape)[-1]
         match = _match()
         match.headers.add(name=MODEL_HEADER, string_match=string_pb2.StringMatcher(exact=name))
         # A form's own model field goes on as it is, so an alias is not translated here.
@@ -208,17 +253,22 @@ def _retry_policy(settings: EnvoySettings) -> Any:
     return policy
 
 
-def _model_routes(names: Mapping[str, PoolShape], listing: str) -> list[Any]:
-    """GET /v1/models, and each model's own entry, under its name as it is and percent-encoded."""
-    routes = [_json_route("models", MODELS_PATH, 200, listing)]
-    for name, shape in names.items():
-        body = replies.model_entry(name, shape)
-        for path in dict.fromkeys((name, quote(name, safe="/:@"), quote(name, safe=""))):
-            if path.isascii() and path.isprintable():
-                routes.append(_json_route(f"models/{path}", f"{MODELS_PATH}/{path}", 200, body))
+def _listed(name: str, entry: str) -> Iterator[Any]:
+    """GET of a model's own entry, under its name as it is and percent-encoded."""
+    for path in dict.fromkeys((name, quote(name, safe="/:@"), quote(name, safe=""))):
+        if path.isascii() and path.isprintable():
+            yield _json_route(f"models/{path}", f"{MODELS_PATH}/{path}", 200, entry)
+
+
+def _unknown_listed() -> Any:
     unknown = _match(prefix=f"{MODELS_PATH}/")
     unknown.headers.append(_method("GET"))
-    return [*routes, _error_route("unknown-listed-model", unknown, 404, replies.UNKNOWN_LISTED_MODEL)]
+    return _error_route("unknown-listed-model", unknown, 404, replies.UNKNOWN_LISTED_MODEL)
+
+
+def _serialised(routes: Iterable[Any]) -> Iterator[bytes]:
+    """Routes as they stand in a virtual host; the same content gives the same bytes."""
+    return (field_of(_ROUTES, route.SerializeToString(deterministic=True)) for route in routes)
 
 
 def _json_route(name: str, path: str, status: int, body: str) -> Any:

@@ -26,6 +26,24 @@ def packed(message: Any) -> any_pb2.Any:
     return box
 
 
+def field_of(number: int, value: bytes) -> bytes:
+    """`value`, a serialised message, as field `number` of the message around it: tag, length, value.
+
+    What is made of many parts that seldom change is put together of their bytes, for Python's protobuf
+    copies every part anew. https://protobuf.dev/programming-guides/encoding/#length-types
+    """
+    return _varint(number << 3 | 2) + _varint(len(value)) + value
+
+
+def _varint(value: int) -> bytes:
+    made = bytearray()
+    while value > 0x7F:
+        made.append(value & 0x7F | 0x80)
+        value >>= 7
+    made.append(value)
+    return bytes(made)
+
+
 def extension(name: str, message: Any) -> Any:
     """A named extension with its typed configuration."""
     return extension_pb2.TypedExtensionConfig(name=name, typed_config=packed(message))
