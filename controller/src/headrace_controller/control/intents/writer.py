@@ -126,8 +126,9 @@ class StoreWriter:
                 self._do(job.do)
                 continue
             try:
-                job.done.set_result(job.do(self._store))
-                self._note("")
+                result = job.do(self._store)
+                self._note("")  # first: whoever waits reads `trouble` next
+                job.done.set_result(result)
             except Exception as error:  # noqa: BLE001 - the thread must outlive whatever a disk does
                 self._failed(error)
                 job.done.set_exception(error)
