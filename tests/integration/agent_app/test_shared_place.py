@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import asyncio
 
+import pytest
+
 from headrace_agent.collectors.app.http.client import EngineClient
 from headrace_agent.collectors.app.http.dial import Dialer
+from headrace_agent.collectors.app.http.errors import SilentError
 from headrace_shared.clock import SystemClock
 from tests.integration.agent_app.raw_server import Handler, raw_server, read_request
 
 LIMIT = 4 * 1024 * 1024
 # More than is received at once.
 LONG = 700_000
+OK = b"HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\n"
 
 
 def _dripping(letter: bytes, length: int) -> Handler:
@@ -47,3 +51,48 @@ async def _ask(letter: bytes, length: int) -> None:
         finally:
             client.close()
             await asyncio.sleep(0)
+
+
+async def test_pages_that_are_held_are_taken_in_together_and_no_later() -> None:
+    """One that comes at once waits for the others; one that ends its connection is not lost by it."""
+    clock, took = SystemClock(), {}
+
+    async def ask(name: str, answer: bytes, pause_s: float) -> None:
+        async with raw_server(_late(answer, pause_s)) as port:
+            url = f"http://127.0.0.1:{port}"
+            client = EngineClient(Dialer(url, clock), url)
+            began = clock.now()
+            assert (await client.get("/metrics", 60.0, LIMIT, hold_s=0.3)).body == b"abc"
+            took[name] = clock.now() - began
+            client.close()
+            await asyncio.sleep(0)
+
+    async with asyncio.TaskGroup() as group:
+        group.create_task(ask("early", OK + b"abc", 0.0), name="early")
+        group.create_task(ask("ended", b"HTTP/1.1 200 OK\r\n\r\nabc", 0.0), name="ended")
+        group.create_task(ask("late", OK + b"abc", 0.5), name="late")
+    assert took["early"] >= 0.29
+    assert took["ended"] >= 0.29
+    assert took["late"] >= 0.5
+
+
+async def test_a_held_page_that_is_given_up_leaves_nothing_behind() -> None:
+    async with raw_server(_late(OK + b"abc", 0.0)) as port:
+        url = f"http://127.0.0.1:{port}"
+        client = EngineClient(Dialer(url, SystemClock()), url)
+        with pytest.raises(SilentError):
+            await client.get("/metrics", 0.05, LIMIT, hold_s=0.2)
+        await asyncio.sleep(0.3)  # the hold would have ended by now
+        assert (await client.get("/metrics", 60.0, LIMIT)).body == b"abc"
+        client.close()
+        await asyncio.sleep(0)
+
+
+def _late(answer: bytes, pause_s: float) -> Handler:
+    async def handle(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await read_request(reader)
+        await asyncio.sleep(pause_s)
+        writer.write(answer)
+        await writer.drain()
+
+    return handle

@@ -7,6 +7,7 @@ from urllib.parse import urlsplit
 import requests
 
 from headrace_agent.collectors.exposition import MAX_PAGE_BYTES, oversize
+from headrace_agent.collectors.hardware.transport import PlainAdapter
 from headrace_agent.settings import without_secrets
 from headrace_shared.clock import Clock
 
@@ -28,6 +29,7 @@ class Exporter:
         self._timeout_s = timeout_s
         self._clock = clock
         self._session = requests.Session()
+        self._session.mount("http://", PlainAdapter())
         # Proxies and .netrc from the environment are for the outer world, not for this host.
         self._session.trust_env = False
         self._session.headers["Accept"] = "text/plain"

@@ -52,9 +52,14 @@ class EngineClient:
         self._locked: set[str] = set()
         self._idle: list[Connection] = []
 
-    async def get(self, path: str, timeout_s: float, limit: int = MAX_JSON_BYTES) -> Answer:
-        """GET `path`; raises AnswerError where the body exceeds `limit` bytes."""
-        answer = await self._call("GET", path, timeout_s, limit)
+    async def get(
+        self, path: str, timeout_s: float, limit: int = MAX_JSON_BYTES, hold_s: float = 0.0
+    ) -> Answer:
+        """GET `path`; raises AnswerError where the body exceeds `limit` bytes.
+
+        An answer that comes within `hold_s` is taken in then, together with others.
+        """
+        answer = await self._call("GET", path, timeout_s, limit, hold_s=hold_s)
         if self.unlock(path, answer.status):
             answer = await self._call("GET", path, timeout_s, limit)
         return answer
@@ -107,19 +112,25 @@ class EngineClient:
             self._idle.pop().close()
 
     async def _call(
-        self, method: str, path: str, timeout_s: float, limit: int, body: Mapping[str, Any] | None = None
+        self,
+        method: str,
+        path: str,
+        timeout_s: float,
+        limit: int,
+        body: Mapping[str, Any] | None = None,
+        hold_s: float = 0.0,
     ) -> Answer:
         call = f"{method} {path}"
         request = self.request(method, path, body)
         try:
             async with asyncio.timeout(timeout_s):
-                return await self._exchange(request, limit, again=method == "GET")
+                return await self._exchange(request, limit, method == "GET", hold_s)
         except TimeoutError as error:
             raise SilentError(f"{call} was not answered within {timeout_s:g} s") from error
         except (BrokenError, AnswerError) as error:
             raise type(error)(f"{call}: {error}{self._dialer.hint(error)}") from error
 
-    async def _exchange(self, request: bytes, limit: int, again: bool) -> Answer:
+    async def _exchange(self, request: bytes, limit: int, again: bool, hold_s: float) -> Answer:
         """Ask on a connection that waits or on a new one.
 
         One that waited may be closed just as it is asked: where asking twice does no harm, that is
@@ -127,12 +138,12 @@ class EngineClient:
         """
         while again and (waited := self._waiting()) is not None:
             try:
-                return self._keep(waited, await waited.exchange(request, limit))
+                return self._keep(waited, await waited.exchange(request, limit, hold_s))
             except ClosedError:
                 continue
         with self._explaining():
             fresh = await self._dialer.dial(Connection)
-        return self._keep(fresh, await fresh.exchange(request, limit))
+        return self._keep(fresh, await fresh.exchange(request, limit, hold_s))
 
     @contextmanager
     def _explaining(self) -> Iterator[None]:

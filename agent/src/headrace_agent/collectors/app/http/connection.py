@@ -26,6 +26,7 @@ class Connection(asyncio.BufferedProtocol):
         self._transport: asyncio.Transport | None = None
         self._parser: AnswerParser | None = None
         self._heard: Heard | None = None
+        self._held: asyncio.TimerHandle | None = None
         self.used = False
 
     @property
@@ -33,16 +34,20 @@ class Connection(asyncio.BufferedProtocol):
         """Whether a question may be asked on it."""
         return self._transport is not None and self._heard is None
 
-    def ask(self, request: bytes, limit: int, heard: Heard) -> None:
+    def ask(self, request: bytes, limit: int, heard: Heard, hold_s: float = 0.0) -> None:
         """Send a request; `heard` is called once, with the answer or with why there is none.
 
-        It is not called any more once the connection was closed from this side.
+        It is not called any more once the connection was closed from this side. For `hold_s`
+        nothing is received, however soon it comes.
         """
         assert self._transport is not None, "the connection is closed"
         self._parser, self._heard = AnswerParser(limit), heard
         self._transport.write(request)
+        if hold_s > 0:
+            self._transport.pause_reading()
+            self._held = asyncio.get_running_loop().call_later(hold_s, self._release)
 
-    async def exchange(self, request: bytes, limit: int) -> Answer:
+    async def exchange(self, request: bytes, limit: int, hold_s: float = 0.0) -> Answer:
         """Ask and wait for the answer. Raises CallError; cancelled, it closes the connection."""
         heard: asyncio.Future[Answer | CallError] = asyncio.get_running_loop().create_future()
 
@@ -51,7 +56,7 @@ class Connection(asyncio.BufferedProtocol):
                 heard.set_result(answer)
 
         try:
-            self.ask(request, limit, take)
+            self.ask(request, limit, take, hold_s)
             answer = await heard
         except BaseException:
             self.close()
@@ -64,8 +69,19 @@ class Connection(asyncio.BufferedProtocol):
         """End the connection at once."""
         transport, self._transport = self._transport, None
         self._heard = self._parser = None
+        self._end_hold()
         if transport is not None:
             transport.abort()
+
+    def _release(self) -> None:
+        self._held = None
+        if self._transport is not None:
+            self._transport.resume_reading()
+
+    def _end_hold(self) -> None:
+        if self._held is not None:
+            self._held.cancel()
+            self._held = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         assert isinstance(transport, asyncio.Transport)
@@ -89,6 +105,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._transport = None
+        self._end_hold()
         if self._heard is None or self._parser is None:
             return
         try:
