@@ -318,6 +318,8 @@ async def _serve_grpc(
     stack.push_async_callback(introspection.close)
     if not for_agents:
         stack.push_async_callback(controller.xds.close)
+        if controller.gateways is not None:
+            stack.push_async_callback(controller.gateways.close)
 
 
 def _warn_of_open_ports(settings: ControllerSettings) -> None:

@@ -192,8 +192,13 @@ async def test_with_the_log_down_requests_go_on_and_envoy_drops(tmp_path: Path) 
         before = await region.envoy.counter(written) + await region.envoy.counter(dropped)
         for _ in range(10):
             assert set(await asyncio.gather(*(region.ask() for _ in range(20)))) == {200}
-        # Every record was taken or dropped at once; none waits without a bound.
-        assert await region.envoy.counter(written) + await region.envoy.counter(dropped) - before == 200
+        # Every record is taken or dropped soon; none waits without a bound.
+        for _ in range(100):
+            seen = await region.envoy.counter(written) + await region.envoy.counter(dropped) - before
+            if seen >= 200:
+                break
+            await asyncio.sleep(0.1)
+        assert 200 <= seen <= 201, "the first request's own record may have come late"
         assert await region.envoy.counter(dropped) > 0
 
 

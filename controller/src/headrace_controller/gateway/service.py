@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any, Final, Protocol
 
 import grpc
@@ -29,6 +30,7 @@ MAX_STREAMS: Final = 512
 SLICE: Final = 128
 """So many records are read without giving way: some milliseconds."""
 FIRST_TIMEOUT_S: Final = 10.0
+CLOSE_TIMEOUT_S: Final = 1.0
 ACCESS_LOG, LOADS = "access_log", "load_report"
 
 
@@ -71,6 +73,10 @@ class GatewayService:
         self._pace = Pace(settings.max_records_per_s)
         self._open: Counter[tuple[str, str]] = Counter()
         self._sources = 0
+        self._reading: set[asyncio.Future[Any]] = set()
+        self._handlers = 0
+        self._closing = asyncio.Event()
+        self._idle = asyncio.Event()
         self._log = log.get("gateway")
 
     def add_to(self, server: grpc.aio.Server) -> None:
@@ -78,35 +84,87 @@ class GatewayService:
         als_pb2_grpc.add_AccessLogServiceServicer_to_server(self, server)
         lrs_pb2_grpc.add_LoadReportingServiceServicer_to_server(self, server)
 
+    async def close(self) -> None:
+        """End every stream; returns once they have ended, after a second at the latest."""
+        self._closing.set()
+        for reading in tuple(self._reading):
+            reading.cancel()
+        try:
+            async with asyncio.timeout(CLOSE_TIMEOUT_S):
+                while self._handlers:
+                    self._idle.clear()
+                    await self._idle.wait()
+        except TimeoutError:
+            self._log.warning("reports did not end in time", streams=self._handlers)
+
     async def StreamAccessLogs(self, _requests: Any, context: Any) -> Any:  # noqa: N802
         """Read one worker's log (called by gRPC)."""
-        message = await _first(context)
-        gateway = await self._door.admit(message.identifier.node.id, context)
-        name = message.identifier.log_name
-        await self._enter(gateway, ACCESS_LOG, context)
-        try:
-            while message is not grpc.aio.EOF:
-                await self._take(gateway, name, message.http_logs.log_entry)
-                message = await context.read()
-        finally:
-            self._leave(gateway, ACCESS_LOG)
+        with self._handling():
+            message = await self._first(context)
+            gateway = await self._door.admit(message.identifier.node.id, context)
+            name = message.identifier.log_name
+            await self._enter(gateway, ACCESS_LOG, context)
+            try:
+                while message is not grpc.aio.EOF:
+                    await self._take(gateway, name, message.http_logs.log_entry)
+                    message = await self._read(context)
+            finally:
+                self._leave(gateway, ACCESS_LOG)
         return als_pb2.StreamAccessLogsResponse()
 
     async def StreamLoadStats(self, _requests: Any, context: Any) -> None:  # noqa: N802
         """Read one Envoy's load reports (called by gRPC)."""
-        message = await _first(context)
-        gateway = await self._door.admit(message.node.id, context)
-        await self._enter(gateway, LOADS, context)
-        self._sources += 1
-        source = self._sources
+        with self._handling():
+            message = await self._first(context)
+            gateway = await self._door.admit(message.node.id, context)
+            await self._enter(gateway, LOADS, context)
+            self._sources += 1
+            source = self._sources
+            try:
+                await context.write(self._wanted())
+                while message is not grpc.aio.EOF:
+                    self._sink.loads(gateway, source, list(read_loads(message)))
+                    message = await self._read(context)
+            finally:
+                self._sink.source_ended(gateway, source)
+                self._leave(gateway, LOADS)
+
+    @contextmanager
+    def _handling(self) -> Iterator[None]:
+        self._handlers += 1
         try:
-            await context.write(self._wanted())
-            while message is not grpc.aio.EOF:
-                self._sink.loads(gateway, source, list(read_loads(message)))
-                message = await context.read()
+            yield
         finally:
-            self._sink.source_ended(gateway, source)
-            self._leave(gateway, LOADS)
+            self._handlers -= 1
+            self._idle.set()
+
+    async def _read(self, context: Any) -> Any:
+        """The next message; EOF once the service closes, because gRPC takes a handler that it has to
+        cancel for a broken one."""
+        if self._closing.is_set():
+            return grpc.aio.EOF
+        reading = asyncio.create_task(context.read(), name="read of a report")
+        self._reading.add(reading)
+        try:
+            return await reading
+        except asyncio.CancelledError:
+            if self._closing.is_set() and reading.cancelled():
+                return grpc.aio.EOF
+            raise
+        finally:
+            self._reading.discard(reading)
+
+    async def _first(self, context: Any) -> Any:
+        """The first message, which says who speaks."""
+        try:
+            async with asyncio.timeout(FIRST_TIMEOUT_S):
+                message = await self._read(context)
+        except TimeoutError:
+            words = f"no message within {FIRST_TIMEOUT_S:g} s"
+            await context.abort(grpc.StatusCode.DEADLINE_EXCEEDED, words)
+        if message is grpc.aio.EOF:
+            await context.abort(grpc.StatusCode.INVALID_ARGUMENT, "the stream ended before a message")
+        return message
 
     def _wanted(self) -> lrs_pb2.LoadStatsResponse:
         interval = duration_pb2.Duration()
@@ -145,15 +203,3 @@ class GatewayService:
     def _leave(self, gateway: str, kind: str) -> None:
         self._open[gateway, kind] -= 1
         self._sink.streams(gateway, kind, self._open[gateway, kind])
-
-
-async def _first(context: Any) -> Any:
-    """The first message, which says who speaks."""
-    try:
-        async with asyncio.timeout(FIRST_TIMEOUT_S):
-            message = await context.read()
-    except TimeoutError:
-        await context.abort(grpc.StatusCode.DEADLINE_EXCEEDED, f"no message within {FIRST_TIMEOUT_S:g} s")
-    if message is grpc.aio.EOF:
-        await context.abort(grpc.StatusCode.INVALID_ARGUMENT, "the stream ended before a message")
-    return message
