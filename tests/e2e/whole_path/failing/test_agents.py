@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from tests.e2e.whole_path.region import Region
+from tests.e2e.whole_path.region import RESTED_S, Region
 from tests.e2e.whole_path.traffic import WeightWatch, failed, load, watching
 
 pytestmark = pytest.mark.asyncio(loop_scope="package")
@@ -18,6 +18,7 @@ SILENT_S = 3.5
 
 
 async def test_a_killed_agent_moves_no_traffic(region: Region) -> None:
+    await region.settled(RESTED_S)
     async with load(region) as under_way, watching(region) as watch:
         await under_way.sent(20)
         await region.kill("agent east")
@@ -33,6 +34,7 @@ async def test_a_killed_agent_moves_no_traffic(region: Region) -> None:
 
 
 async def test_an_agent_that_says_goodbye_moves_no_traffic(region: Region) -> None:
+    await region.settled(RESTED_S)
     async with load(region) as under_way, watching(region) as watch:
         await under_way.sent(20)
         end = await region.sigterm("agent east")

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import yaml
 
-from tests.e2e.whole_path.region import Region
+from tests.e2e.whole_path.region import RESTED_S, Region
 from tests.e2e.whole_path.traffic import failed, load, watching
 
 pytestmark = pytest.mark.asyncio(loop_scope="package")
@@ -61,6 +61,7 @@ async def test_labels_cadences_and_sources_change_and_no_traffic_moves(region: R
         "network": {"interval_s": 0.4},
         "log": {"format": "json", "level": "debug"},
     }
+    await region.settled(RESTED_S)
     async with load(region) as under_way, watching(region) as watch:
         await under_way.sent(15)
         for data in (changed, file.original):
