@@ -183,7 +183,7 @@ class HardwareSettings(Settings):
     """
 
     dcgm_url: HttpUrl | None = None
-    dcgm_interval_s: float = Field(0.25, ge=0.1, le=60)
+    dcgm_interval_s: float = Field(0.5, ge=0.1, le=60)
     dcgm_timeout_s: float = Field(1.0, gt=0, le=30)
     nvml: Literal["auto", "off"] = "auto"
     nvml_interval_s: float = Field(0.5, ge=0.1, le=60)

@@ -20,13 +20,13 @@ from headrace_lab.stack.stack import Stack, StopReport
 from headrace_shared.clock import SystemClock
 
 PATIENCE_S = 20.0
-# What an earlier test restarted comes back little by little: its weight must have stopped moving first.
-RESTED_S = 1.5
 """For what takes a moment on an idle machine; a busy one may need many times that."""
 GRACE_S = 10.0
 """For an end on SIGTERM, of which 2 s are promised."""
 HUNG_S = 1.5
 HEARD_S = 1.0
+# What an earlier test restarted comes back little by little: its weight must have stopped moving first.
+RESTED_S = 1.5
 AWAY = (aiohttp.ClientError, TimeoutError, OSError)
 
 

@@ -18,7 +18,8 @@ class FakeExporter:
     """Serves one GPU. `mode`: ok, still (figures do not move), 500, empty, hang, slow (an endless
     body), html, latin1, cut, short (less than its Content-Length), huge, vllm, redirect, gzip."""
 
-    def __init__(self) -> None:
+    def __init__(self, keep_alive_s: float = 75.0) -> None:
+        self._keep_alive_s = keep_alive_s
         self.mode = "ok"
         self.uuid = UUID
         self.energy = 0
@@ -32,7 +33,9 @@ class FakeExporter:
         """Listen, on the same port as before where there was one."""
         app = web.Application()
         app.router.add_get("/metrics", self._metrics)
-        self._runner = web.AppRunner(app, handler_cancellation=True, shutdown_timeout=0.1)
+        self._runner = web.AppRunner(
+            app, handler_cancellation=True, shutdown_timeout=0.1, keepalive_timeout=self._keep_alive_s
+        )
         await self._runner.setup()
         site = web.TCPSite(self._runner, "127.0.0.1", self.port, reuse_address=True)
         await site.start()
@@ -97,9 +100,9 @@ class FakeExporter:
 
 
 @asynccontextmanager
-async def serving() -> AsyncIterator[FakeExporter]:
-    """A fake exporter for the length of a test."""
-    exporter = FakeExporter()
+async def serving(keep_alive_s: float = 75.0) -> AsyncIterator[FakeExporter]:
+    """A fake exporter for the length of a test; it ends connections that are idle for so long."""
+    exporter = FakeExporter(keep_alive_s)
     await exporter.start()
     try:
         yield exporter

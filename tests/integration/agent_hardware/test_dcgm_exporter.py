@@ -129,6 +129,27 @@ async def test_a_killed_exporter_puts_nvml_in_force_within_half_a_second() -> No
         await run.until_source(HardwareSource.DCGM)
 
 
+async def test_a_killed_exporter_is_noticed_before_the_next_read_is_due() -> None:
+    async with serving() as exporter, running(f"http://127.0.0.1:{exporter.port}", interval_s=30.0) as run:
+        await run.until_source(HardwareSource.DCGM)
+        await exporter.stop()
+        await run.until_source(HardwareSource.NONE)
+        assert run.reading().sources[0].status is Status.FAILED
+
+
+async def test_an_exporter_that_ends_idle_connections_is_not_asked_all_the_time() -> None:
+    async with (
+        serving(keep_alive_s=0.05) as exporter,
+        running(f"http://127.0.0.1:{exporter.port}", interval_s=0.5) as run,
+    ):
+        await run.until_source(HardwareSource.DCGM)
+        before = exporter.requests
+        await asyncio.sleep(2.0)
+        # Two a time: the read that is due, and the one when the connection ends after it.
+        assert 2 <= exporter.requests - before <= 10
+        assert run.reading().sources[0].status is Status.OK
+
+
 async def test_figures_that_stand_still_are_stale_after_two_seconds_and_not_before() -> None:
     async with bench() as (exporter, run):
         await asyncio.sleep(1.0)  # long enough to learn the interval

@@ -39,7 +39,7 @@ def test_a_short_file_is_enough() -> None:
     assert loaded.cells[0].gpus == (0, "GPU-1234")
     assert loaded.metrics_listen is None
     assert (loaded.engine.scrape_interval_s, loaded.engine.probe_interval_s) == (0.5, 0.1)
-    assert loaded.hardware.dcgm_interval_s == 0.25
+    assert loaded.hardware.dcgm_interval_s == 0.5
 
 
 def test_the_advertised_address_is_the_urls_unless_said_otherwise() -> None:

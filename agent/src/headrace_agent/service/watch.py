@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable, Collection
 from typing import Final
 
-from headrace_agent.collectors.grid import BETWEEN_S, next_due
+from headrace_agent.collectors.grid import AWAKE_S, next_due
 from headrace_agent.collectors.readings import CellEvent, EventKind
 from headrace_agent.heartbeat.drain import Drains
 from headrace_agent.service.node import Node
@@ -14,7 +14,7 @@ from headrace_pb.v1 import telemetry_pb2 as pb
 from headrace_shared import log
 from headrace_shared.clock import Clock
 
-INTERVAL_S: Final = 0.25
+INTERVAL_S: Final = 0.2
 # The beats that went out just before have put the same figures together.
 GPUS_INTERVAL_S: Final = 0.5
 
@@ -44,9 +44,9 @@ class Watch:
             now = self._clock.now()
             if now >= gpus_due:
                 self.check_gpus(now)
-                gpus_due = next_due(now, GPUS_INTERVAL_S, BETWEEN_S)
+                gpus_due = next_due(now, GPUS_INTERVAL_S, AWAKE_S)
             self.check_drains(now)
-            await asyncio.sleep(next_due(now, INTERVAL_S, BETWEEN_S) - now)
+            await asyncio.sleep(next_due(now, INTERVAL_S, AWAKE_S) - now)
 
     def check_gpus(self, now: float) -> None:
         """One look at the GPUs under all cells."""

@@ -28,7 +28,7 @@ from headrace_agent.collectors.app.pages.paths import origin, page_path
 from headrace_agent.collectors.app.processes.scanner import ProcessScanner
 from headrace_agent.collectors.containment import Mishaps, keep_running
 from headrace_agent.collectors.exposition import MAX_PAGE_BYTES
-from headrace_agent.collectors.grid import BETWEEN_S, next_due
+from headrace_agent.collectors.grid import AWAKE_S, BEFORE_BEAT_S, STEP_S, next_due
 from headrace_agent.collectors.readings import (
     CellEvent,
     EngineFacts,
@@ -44,7 +44,7 @@ from headrace_shared import log
 from headrace_shared.clock import Clock
 
 # Until the next round of probes.
-HOLD_S = 0.05
+HOLD_S = STEP_S - AWAKE_S
 _WARM_UP = "warm-up"
 _METRICS = "metrics page"
 _FACTS = "model list"
@@ -341,7 +341,7 @@ def hold(interval_s: float) -> float:
 
     One after the other they cost half of what each costs by itself.
     """
-    return min(HOLD_S, interval_s / 10)
+    return min(HOLD_S, interval_s / 5)
 
 
 def next_scrape(began: float, ended: float, interval_s: float) -> float:
@@ -350,4 +350,4 @@ def next_scrape(began: float, ended: float, interval_s: float) -> float:
     Showing it keeps an engine from its requests, so one that is slow is asked for at most half of
     the time. All others are asked at the same moments, between two rounds of probes.
     """
-    return max(next_due(began, interval_s, BETWEEN_S), ended + (ended - began))
+    return max(next_due(began, interval_s, BEFORE_BEAT_S), ended + (ended - began))

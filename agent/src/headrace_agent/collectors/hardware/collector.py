@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Protocol
 
 from headrace_agent.collectors.containment import Mishaps, keep_running
 from headrace_agent.collectors.exposition import PageError
-from headrace_agent.collectors.grid import BETWEEN_S, next_due
+from headrace_agent.collectors.grid import BEFORE_BEAT_S, next_due
 from headrace_agent.collectors.hardware.choice import Offer, choose
 from headrace_agent.collectors.hardware.dcgm import PREFIX, WANTED, read_gpus
 from headrace_agent.collectors.hardware.exporter import Exporter, FetchError
@@ -179,13 +180,15 @@ class HardwareCollector:
     async def _poll_dcgm(self, source: Source, url: str) -> None:
         worker = Worker("dcgm")
         exporter = Exporter(url, self._settings.dcgm_timeout_s, self._clock)
-        reader = PageReader(exporter)
+        reader, ended = PageReader(exporter), False
         try:
             while True:
                 began = self._clock.now()
                 read = await self._attempt(worker, reader.read, self._settings.dcgm_timeout_s + FETCH_SLACK_S)
                 self.take_dcgm(read, self._clock.now())
-                await self._pause(began, self._settings.dcgm_interval_s)
+                # An exporter that tidies up idle connections at once must not be asked all the time.
+                idle = exporter.idle if read.status is Status.OK and not ended else None
+                ended = await self._pause(began, self._settings.dcgm_interval_s, idle)
         finally:
             await worker.close(exporter.close, CLOSE_GRACE_S)
 
@@ -210,9 +213,21 @@ class HardwareCollector:
         self._mishaps.clear(part)
         return read
 
-    async def _pause(self, began: float, interval_s: float) -> None:
-        now = self._clock.now()
-        await asyncio.sleep(max(next_due(began, interval_s, BETWEEN_S) - now, interval_s / 10))
+    async def _pause(self, began: float, interval_s: float, idle: socket.socket | None = None) -> bool:
+        """Wait for the next read; True where the connection `idle` ended first, which wants one at once."""
+        loop, ended = asyncio.get_running_loop(), asyncio.Event()
+        wait_s = max(next_due(began, interval_s, BEFORE_BEAT_S) - self._clock.now(), interval_s / 10)
+        if idle is not None:
+            loop.add_reader(idle, ended.set)
+        try:
+            async with asyncio.timeout(wait_s):
+                await ended.wait()
+        except TimeoutError:
+            return False
+        finally:
+            if idle is not None:
+                loop.remove_reader(idle)
+        return True
 
     def _facts(self, refs: Sequence[GpuRef]) -> tuple[Gpu, ...]:
         """Static facts stay known while their source is away."""

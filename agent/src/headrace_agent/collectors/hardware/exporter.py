@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 from urllib.parse import urlsplit
 
 import requests
@@ -29,7 +30,8 @@ class Exporter:
         self._timeout_s = timeout_s
         self._clock = clock
         self._session = requests.Session()
-        self._session.mount("http://", PlainAdapter())
+        self._plain = PlainAdapter()
+        self._session.mount("http://", self._plain)
         # Proxies and .netrc from the environment are for the outer world, not for this host.
         self._session.trust_env = False
         self._session.headers["Accept"] = "text/plain"
@@ -50,6 +52,14 @@ class Exporter:
                 return self._body(response, deadline)
         except requests.RequestException as error:
             raise FetchError(f"{self.url}: {_cause(error, self._timeout_s)}") from error
+
+    @property
+    def idle(self) -> socket.socket | None:
+        """The connection kept for the next fetch, None without one or over TLS. It ends with the exporter.
+
+        Not while a fetch is under way in another thread.
+        """
+        return self._plain.idle
 
     def close(self) -> None:
         """Close the session's connections."""

@@ -103,10 +103,12 @@ class Source:
 
     def offer(self, refs: Sequence[GpuRef], now: float) -> Offer:
         """What it has for the cell whose GPUs are `refs`."""
-        named = {ref: self.find(ref) for ref in refs}
-        fresh = tuple(gpu for gpu in named.values() if gpu is not None and not self._stale(gpu, now))
         reading = self.reading(now)
+        fresh: tuple[GpuFigures, ...] = ()
+        named: dict[GpuRef, GpuFigures | None] = dict.fromkeys(refs)
         if reading.status is Status.OK:
+            named = {ref: self.find(ref) for ref in named}
+            fresh = tuple(gpu for gpu in named.values() if gpu is not None and not self._stale(gpu, now))
             reading = self._for_cell(reading, named, now)
         return Offer(
             source=self.kind,

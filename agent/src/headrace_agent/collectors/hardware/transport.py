@@ -1,6 +1,6 @@
 """How a session reaches an exporter over plain HTTP: one connection of the standard library's.
 
-A host's exporter is asked the same four times a second. Pools, retries, proxies and cookies, which
+A host's exporter is asked the same twice a second. Pools, retries, proxies and cookies, which
 are for the outer world, are most of what that costs by requests' own adapter; it serves https.
 """
 
@@ -56,6 +56,14 @@ class PlainAdapter(BaseAdapter):
         if kept is not None:
             kept[1].close()
 
+    @property
+    def idle(self) -> socket.socket | None:
+        """The connection that is kept for the next request, if there is one and nothing is under way."""
+        if self._kept is None or (self._body is not None and self._body.under_way):
+            return None
+        sock: socket.socket | None = self._kept[1].sock
+        return sock
+
     def _ask(
         self, url: str, request: requests.PreparedRequest, timeout_s: float | None
     ) -> http.client.HTTPResponse:
@@ -93,7 +101,7 @@ class _Body:
 
     def stream(self, size: int, decode_content: bool = False) -> Iterator[bytes]:
         """Pieces of at most `size` bytes. Nothing is decoded: no encoding was asked for."""
-        while not self._answer.isclosed():
+        while self.under_way:
             with _explaining():
                 piece = self._answer.read(size)
             if piece:
@@ -102,9 +110,14 @@ class _Body:
                 # The library says nothing where pieces are asked for.
                 raise requests.exceptions.ChunkedEncodingError("the body ended early")
 
+    @property
+    def under_way(self) -> bool:
+        """Whether there is more of it to come."""
+        return not self._answer.isclosed()
+
     def close(self) -> None:
         """Read no more of it."""
-        if not self._answer.isclosed():
+        if self.under_way:
             self._answer.close()
             self._drop()
 

@@ -7,9 +7,10 @@ from collections.abc import Sequence
 from typing import Any
 
 from headrace_agent.collectors.containment import Mishaps
+from headrace_agent.collectors.grid import AWAKE_S, STEP_S, next_due
 from headrace_agent.collectors.names import CACHE_S, Resolver, UnresolvedError
 from headrace_agent.collectors.network.echo import Echo, IcmpProber, Outcome, Prober, TcpProber
-from headrace_agent.collectors.network.pace import Pace
+from headrace_agent.collectors.network.pace import SPACING_S, Pace
 from headrace_agent.collectors.network.path import Condition, GatewayTarget, Path
 from headrace_agent.collectors.network.policy import probe, probe_preferred
 from headrace_agent.collectors.readings import PathReading
@@ -21,6 +22,8 @@ from headrace_shared.tasks import Supervisor
 __all__ = ["GatewayTarget", "PathCollector"]
 
 MAX_GATEWAYS = 256
+# Paths whose echoes share a lap: as many steps of the grid as the usual interval has.
+STEPS = 5
 # The gateway behind a dead path may have moved: its name is asked for again sooner.
 DEAD_NAME_S = 15.0
 
@@ -92,12 +95,12 @@ class PathCollector:
         await asyncio.gather(*stopped, return_exceptions=True)
         for place, (id_, path) in enumerate(self._paths.items()):
             if id_ not in self._running:
-                delay = self._settings.interval_s * place / len(self._paths)
-                self._running[id_] = (path, tasks.spawn(f"network path {id_}", self._watch(path, delay)))
+                self._running[id_] = (path, tasks.spawn(f"network path {id_}", self._watch(path, place)))
 
-    async def _watch(self, path: Path, delay: float) -> None:
-        """Measure one path for ever; `delay` spreads the paths over the interval."""
-        await asyncio.sleep(delay)
+    async def _watch(self, path: Path, place: int) -> None:
+        """Measure one path for ever; its place among the paths gives its moments on the grid."""
+        offset_s, interval_s = offset(place), self._settings.interval_s
+        await asyncio.sleep(offset_s % interval_s)
         part = f"network: path to {path.target.id}"
         while True:
             began = self._clock.now()
@@ -115,8 +118,8 @@ class PathCollector:
                 echo = Echo(Outcome.UNABLE, path.method, detail=self._mishaps.note(part, error))
             if path.take(echo, address, self._clock.now()):
                 self._tell(path, echo)
-            interval = self._settings.interval_s
-            await asyncio.sleep(max(interval - (self._clock.now() - began), interval / 10))
+            due = next_due(began, interval_s, offset_s)
+            await asyncio.sleep(max(due - self._clock.now(), interval_s / 10))
 
     async def _measure(self, path: Path, address: str) -> Echo:
         probers, port, timeout_s = self._probers, path.target.port, self._settings.timeout_s
@@ -139,6 +142,13 @@ class PathCollector:
             method=path.method.value,
             detail=echo.detail,
         )
+
+
+def offset(place: int) -> float:
+    """Where on the grid of its interval the path at this place is measured, s: apart from the others,
+    and when the agent is awake, as long as there is room for that."""
+    lap, step = divmod(place, STEPS)
+    return AWAKE_S + step * STEP_S + lap * SPACING_S
 
 
 def _probers(settings: NetworkSettings, clock: Clock) -> tuple[Prober, ...]:

@@ -9,6 +9,7 @@ from typing import Final
 
 from headrace_agent.collectors.app.health.state import Change, EngineHealth
 from headrace_agent.collectors.app.http.errors import CallError, SilentError
+from headrace_agent.collectors.grid import AWAKE_S, next_due
 from headrace_agent.collectors.readings import EngineState
 from headrace_shared.clock import Clock
 
@@ -45,7 +46,8 @@ class StuckCheck:
         """Check until cancelled."""
         while True:
             await self.check()
-            await asyncio.sleep(LOOK_S)
+            now = self._clock.now()
+            await asyncio.sleep(next_due(now, LOOK_S, AWAKE_S) - now)
 
     async def check(self) -> None:
         """One look, and a completion where it is due."""
