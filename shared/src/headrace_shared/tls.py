@@ -39,7 +39,7 @@ class ServerIdentity:
         self._tls = tls
         self._field = field
         self._stamp = self._stamps()
-        self._first = self._load()
+        self._first, self._context = self._load()
         self._renewed: grpc.ServerCertificateConfiguration | None = None
         self._reader: threading.Thread | None = None
         self._refused: object = None
@@ -49,6 +49,10 @@ class ServerIdentity:
         """Credentials that follow the files."""
         demand = self._tls.ca is not None
         return grpc.dynamic_ssl_server_credentials(self._first, self._fetch, demand)
+
+    def context(self) -> ssl.SSLContext:
+        """What a server that speaks HTTP/2 by itself shows and demands of its next connection."""
+        return self._context
 
     def renew(self) -> None:
         """Begin to look at the files, in a thread of its own; returns at once. A disk that hangs must
@@ -63,7 +67,7 @@ class ServerIdentity:
         if stamp in (self._stamp, self._refused):
             return
         try:
-            self._renewed = self._load()
+            self._renewed, self._context = self._load()
         except TlsError as error:
             # A certificate is often written before its key: the next look may find both.
             self._log.warning("renewed TLS files cannot be used; those before serve on", error=str(error))
@@ -77,14 +81,18 @@ class ServerIdentity:
         renewed, self._renewed = self._renewed, None
         return renewed  # type: ignore[return-value]
 
-    def _load(self) -> grpc.ServerCertificateConfiguration:
+    def _load(self) -> tuple[grpc.ServerCertificateConfiguration, ssl.SSLContext]:
         tls, field = self._tls, self._field
         if tls.cert is None or tls.key is None:
             raise TlsError(f"{field}: a server needs both cert and key")
         pair = (_read(tls.key, f"{field}.key"), _read(tls.cert, f"{field}.cert"))
         ca = _read(tls.ca, f"{field}.ca") if tls.ca else None
-        check_pair(tls, field)
-        return grpc.ssl_server_certificate_configuration([pair], root_certificates=ca)
+        context = check_pair(tls, field)
+        assert context is not None
+        context.set_alpn_protocols(["h2"])
+        if tls.ca is not None:
+            context.verify_mode = ssl.CERT_REQUIRED
+        return grpc.ssl_server_certificate_configuration([pair], root_certificates=ca), context
 
     def _stamps(self) -> tuple[tuple[int, int, int] | None, ...]:
         return tuple(_stamp(path) for path in (self._tls.cert, self._tls.key, self._tls.ca))
@@ -95,10 +103,11 @@ def server_credentials(tls: TlsSettings, field: str) -> grpc.ServerCredentials:
     return ServerIdentity(tls, field).credentials()
 
 
-def check_pair(tls: TlsSettings, field: str) -> None:
-    """Raise TlsError where cert and key do not belong together, or ca holds no certificate."""
+def check_pair(tls: TlsSettings, field: str) -> ssl.SSLContext | None:
+    """A server's context of cert, key and ca, which demands nothing of clients yet; None without cert.
+    Raises TlsError where cert and key do not belong together, or ca holds no certificate."""
     if tls.cert is None:
-        return
+        return None
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     try:
         # With a password at hand OpenSSL does not ask the terminal for that of an encrypted key.
@@ -115,6 +124,7 @@ def check_pair(tls: TlsSettings, field: str) -> None:
         raise TlsError(
             f"{field}.ca: {tls.ca} holds no usable certificate ({error}); give a PEM file"
         ) from error
+    return context
 
 
 def channel_credentials(tls: TlsSettings, field: str) -> grpc.ChannelCredentials:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ssl
 from pathlib import Path
 
 import pytest
@@ -76,3 +77,24 @@ def test_renewed_files_are_handed_out_once_and_unusable_ones_never(
     issue(trustme.CA(), tmp_path)
     identity.read()
     assert identity._fetch() is not None
+
+
+def test_a_context_speaks_http_2_follows_the_files_and_demands_what_they_say(
+    files: TlsSettings, tmp_path: Path
+) -> None:
+    identity = ServerIdentity(files, "tls")
+    first = identity.context()
+    assert first.verify_mode is ssl.CERT_REQUIRED
+    assert len(first.get_ca_certs()) == 1
+    identity.read()
+    assert identity.context() is first, "nothing changed"
+    issue(trustme.CA(), tmp_path)
+    identity.read()
+    renewed = identity.context()
+    assert renewed is not first
+    (tmp_path / "cert.pem").write_text("half writ")
+    identity.read()
+    assert identity.context() is renewed, "those before serve on"
+    issue(trustme.CA(), tmp_path)
+    without = ServerIdentity(TlsSettings(cert=files.cert, key=files.key), "tls")
+    assert without.context().verify_mode is ssl.CERT_NONE
