@@ -13,8 +13,11 @@ import trustme
 
 from headrace_controller.ingest.intake import Intake
 from headrace_controller.ingest.service import TelemetryService
+from headrace_controller.ingest.wire.server import WireServer
 from headrace_pb.v1 import telemetry_pb2 as pb
-from headrace_pb.v1.telemetry_pb2_grpc import CellTelemetryStub, add_CellTelemetryServicer_to_server
+from headrace_pb.v1.telemetry_pb2_grpc import CellTelemetryStub
+from headrace_shared.clock import SystemClock
+from headrace_shared.net import HostPort
 from headrace_shared.tls import ServerIdentity, TlsSettings
 from tests.integration.controller_ingest.test_stream import Heard, beat, hello, read
 from tests.support.clock import FakeClock
@@ -43,11 +46,9 @@ async def test_a_renewed_certificate_serves_new_connections_and_ends_no_stream(t
     authority = trustme.CA()
     identity = ServerIdentity(write(authority, tmp_path, "first"), "tls")
     heard = Heard()
-    server = grpc.aio.server()
     service = TelemetryService(Intake(heard, pb.Welcome), FakeClock())
-    add_CellTelemetryServicer_to_server(service, server)
-    port = server.add_secure_port("127.0.0.1:0", identity.credentials())
-    await server.start()
+    server = WireServer(service.methods(), SystemClock(), identity.context)
+    port = await server.start(HostPort("127.0.0.1", 0))
     trusted = grpc.ssl_channel_credentials(authority.cert_pem.bytes())
     try:
         async with grpc.aio.secure_channel(f"127.0.0.1:{port}", trusted) as channel:
@@ -63,4 +64,4 @@ async def test_a_renewed_certificate_serves_new_connections_and_ends_no_stream(t
             assert await heard.until("telemetry") == [["c1"]]
             call.cancel()
     finally:
-        await server.stop(None)
+        await server.stop(0.0)

@@ -13,9 +13,13 @@ import trustme
 
 from headrace_controller.ingest.intake import Intake
 from headrace_controller.ingest.service import OUTGOING, TelemetryService
+from headrace_controller.ingest.wire.limits import Limits
+from headrace_controller.ingest.wire.server import WireServer
 from headrace_pb.v1 import telemetry_pb2 as pb
-from headrace_pb.v1.telemetry_pb2_grpc import CellTelemetryStub, add_CellTelemetryServicer_to_server
-from headrace_shared.tls import TlsSettings, channel_credentials, server_credentials
+from headrace_pb.v1.telemetry_pb2_grpc import CellTelemetryStub
+from headrace_shared.clock import SystemClock
+from headrace_shared.net import HostPort
+from headrace_shared.tls import ServerIdentity, TlsSettings, channel_credentials
 from tests.support.clock import FakeClock
 
 
@@ -33,7 +37,7 @@ class Heard:
     def hello(self, hello: pb.Hello, now: float) -> None:
         self._note("hello", [cell.cell_id for cell in hello.cells])
 
-    def telemetry(self, node: str, telemetry: pb.Telemetry, now: float) -> None:
+    def telemetry(self, node: str, telemetry: pb.Telemetry, now: float, *_: object) -> None:
         self._note("telemetry", [cell.cell_id for cell in telemetry.cells])
 
     def alive(self, node: str, now: float) -> None:
@@ -60,7 +64,7 @@ class Heard:
 class Server:
     """The service on a port of its own."""
 
-    def __init__(self, tls: TlsSettings | None = None) -> None:
+    def __init__(self, tls: TlsSettings | None = None, limits: Limits | None = None) -> None:
         self.heard = Heard()
         self.rejected: list[str] = []
         self.intake = Intake(
@@ -69,19 +73,17 @@ class Server:
             on_rejection=self.rejected.append,
         )
         self.service = TelemetryService(self.intake, FakeClock(), check_identity=tls is not None)
-        self._server = grpc.aio.server()
-        add_CellTelemetryServicer_to_server(self.service, self._server)
-        if tls is None:
-            self.port = self._server.add_insecure_port("127.0.0.1:0")
-        else:
-            self.port = self._server.add_secure_port("127.0.0.1:0", server_credentials(tls, "tls"))
+        self.identity = ServerIdentity(tls, "tls") if tls is not None else None
+        context = self.identity.context if self.identity is not None else None
+        self.wire = WireServer(self.service.methods(), SystemClock(), context, limits)
+        self.port = 0
 
     async def __aenter__(self) -> Server:
-        await self._server.start()
+        self.port = await self.wire.start(HostPort("127.0.0.1", 0))
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        await self._server.stop(0.1)
+        await self.wire.stop(0.1)
 
 
 @pytest.fixture

@@ -17,7 +17,8 @@ from numpy.typing import NDArray
 from headrace_controller.control.cell_rows import WeightTable
 from headrace_controller.control.loop import ControlLoop
 from headrace_controller.gateway.accounts import Account
-from headrace_controller.gateway.records import OUTCOMES
+from headrace_controller.gateway.records import OUTCOMES, Outcome
+from headrace_controller.pressure.evidence import KINDS
 from headrace_controller.xds.server import XdsServer
 from headrace_pb.v1 import telemetry_pb2 as pb
 from headrace_shared.signals import NAMES
@@ -110,6 +111,11 @@ class CellGauges:
             Family("headrace_cell_signal", "Raw signals, units as in the catalogue.", self._signals()),
             Family("headrace_cell_fallback", "1 while the fallback is in force.", self._fallbacks()),
             Family(
+                "headrace_cell_early_warning",
+                "1 while the hardware gives an early warning; no series while it gives none.",
+                self._warnings(),
+            ),
+            Family(
                 "headrace_heartbeat_age_seconds",
                 "Since the cell's agent was heard.",
                 [Series(np.where(np.isfinite(heard), heard, np.nan))],
@@ -132,8 +138,21 @@ class CellGauges:
             "partial": partial,
             "dcgm_fallback": (source == pb.HARDWARE_SOURCE_NONE) & ~partial,
             "member_lost": fleet.member_lost[:n],
+            "telemetry_lost": fleet.telemetry_lost[:n],
         }
         return [Series(on.astype(np.float64), f',kind="{kind}"') for kind, on in kinds.items()]
+
+    def _warnings(self) -> list[Series]:
+        """Only those in force have a line: few cells ever have one."""
+        scored = self._loop.pressures
+        if scored is None or scored.early is None:
+            return []
+        on = scored.early.alerts
+        return [
+            Series(np.where(on[:, at], 1.0, np.nan), f',kind="{kind}"')
+            for at, kind in enumerate(KINDS)
+            if on[:, at].any()
+        ]
 
     def _members(self) -> str:
         """Few cells span several nodes: these are written at once."""
@@ -162,9 +181,9 @@ class CellGauges:
 
 
 def _reported(all_accounts: Mapping[str, Mapping[str, Account]]) -> Iterator[str]:
-    """What gateways report, by cell; what has not happened has no line."""
+    """What gateways report, by cell; most of what has not happened has no line."""
     rows = [
-        (f'{{gateway="{escape(gateway)}",cell="{escape(cell)}"', account)
+        (f'{{gateway="{escape(gateway)}",cell="{escape(cell)}"', cell, account)
         for gateway, accounts in all_accounts.items()
         for cell, account in accounts.items()
     ]
@@ -172,19 +191,26 @@ def _reported(all_accounts: Mapping[str, Mapping[str, Account]]) -> Iterator[str
     yield f"# HELP {name} Requests as gateways saw them, by what became of them.\n# TYPE {name} counter\n"
     for start in range(0, len(rows), SLICE // 4):
         yield "".join(
-            f'{name}{labels},class="{outcome}"}} {count}\n'
-            for labels, account in rows[start : start + SLICE // 4]
-            for outcome, count in zip(OUTCOMES, account.counts, strict=True)
-            if count
+            f'{name}{labels},class="{OUTCOMES[at]}"}} {account.counts[at]}\n'
+            for labels, cell, account in rows[start : start + SLICE // 4]
+            for at in _outcomes(cell, account)
         )
     name = "headrace_gateway_requests_in_progress"
     yield Family(name, "Requests open at the gateway's Envoys, by their load reports.", ()).head
     for start in range(0, len(rows), SLICE // 4):
         yield "".join(
             f"{name}{labels}}} {sum(account.in_progress.values())}\n"
-            for labels, account in rows[start : start + SLICE // 4]
+            for labels, _, account in rows[start : start + SLICE // 4]
             if account.issued
         )
+
+
+def _outcomes(cell: str, account: Account) -> list[int]:
+    """Those with a line: what has happened, and what a rate needs the 0 of before it first happens."""
+    happened = {at for at, count in enumerate(account.counts) if count}
+    if not cell:
+        return sorted(happened | {int(Outcome.UNROUTED)})
+    return sorted(happened | {int(Outcome.OK), int(Outcome.SERVER_ERROR)}) if happened else []
 
 
 def escape(value: str) -> str:

@@ -85,6 +85,15 @@ class KeptBoundary(Settings):
     bytes_per_token: float = Field(gt=0, le=1000, allow_inf_nan=False)
 
 
+class KeptClass(Settings):
+    """The weights last published of a capability class, where they are not those of its pool:
+    `weights[cell][gateway]`."""
+
+    model: str
+    max_model_len: int = Field(ge=1)
+    weights: dict[str, dict[str, int]] = Field(default_factory=dict)
+
+
 class KeptFleet(Settings):
     """The file."""
 
@@ -92,6 +101,7 @@ class KeptFleet(Settings):
     region: str
     cells: tuple[KeptCell, ...] = ()
     boundaries: tuple[KeptBoundary, ...] = ()
+    classes: tuple[KeptClass, ...] = ()
 
     @model_validator(mode="after")
     def _each_once(self) -> Self:
@@ -105,7 +115,7 @@ class KeptFleet(Settings):
     @property
     def without_figures(self) -> tuple[object, ...]:
         """What is kept, less what moves all the time: two of them differ when something happened."""
-        return tuple(
+        cells = tuple(
             (
                 *(cell.id, cell.node, cell.site, cell.host, cell.port, cell.engine_kind, cell.models),
                 *(cell.health_path, cell.tls, cell.ready, cell.weights),
@@ -113,6 +123,7 @@ class KeptFleet(Settings):
             )
             for cell in self.cells
         )
+        return (*cells, self.classes)
 
     @property
     def boundary_records(self) -> tuple[BoundaryRecord, ...]:

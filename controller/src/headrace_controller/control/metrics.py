@@ -5,18 +5,42 @@ The gauges of the cells are in control.gauges: there are too many of them for th
 
 from __future__ import annotations
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+from collections.abc import Iterable
+from typing import Final
 
+from prometheus_client import (
+    CollectorRegistry,
+    Counter,
+    Gauge,
+    Histogram,
+    Info,
+    PlatformCollector,
+    ProcessCollector,
+)
+
+from headrace_controller import __version__
 from headrace_controller.pressure.evidence import KINDS
+from headrace_controller.xds.names import SHORT
 
 _FAST = (0.00005, 0.0001, 0.0002, 0.0005, 0.001, 0.002, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1.0)
 
+IMPOSTURE: Final = (
+    *("wrong_identity", "identity_changed", "wrong_site", "unknown_site", "foreign_address"),
+    *("foreign_cell", "cell_held", "unknown_gateway", "report_unknown_gateway", "pick_unknown_gateway"),
+    *("xds_wrong_identity", "report_wrong_identity", "pick_wrong_identity"),
+)
+"""Reasons of rejections that an impostor would cause; an alert watches them (docs/alerts.md)."""
+
 
 class Metrics:
-    """Counters that the stages raise."""
+    """Counters that the stages raise, and the figures of the process."""
 
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
+        ProcessCollector(registry=self.registry)
+        PlatformCollector(registry=self.registry)
+        self.info = Info("headrace_controller", "Always 1; what runs.", registry=self.registry)
+        self.info.info({"version": __version__})
         self.messages = Counter(
             "headrace_heartbeats", "Messages from agents, by kind.", ["kind"], registry=self.registry
         )
@@ -121,6 +145,15 @@ class Metrics:
             self.recording_lost.labels(reason)
         for reason in ("no_token", "wrong_token", "role", "not_local", "host", "origin"):
             self.admin_refused.labels(reason)
+        for reason in IMPOSTURE:
+            self.rejections.labels(reason)
+
+    def expect(self, gateways: Iterable[str]) -> None:
+        """Count from 0 what will be sent to these gateways and refused by them."""
+        for gateway in gateways:
+            for kind in SHORT.values():
+                self.pushes.labels(gateway, kind)
+                self.nacks.labels(gateway, kind)
 
     def count_message(self, kind: str) -> None:
         """One message of an agent. Thousands come each second, and finding a label's counter costs

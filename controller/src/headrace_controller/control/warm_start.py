@@ -43,6 +43,8 @@ def restore(
             model.restore(fleet, row, _record(cell, fleet.gateways), now)
     weights = {cell.id: cell.weights for cell in kept.cells if cell.ready}
     projector.seed(fleet, weights, now, settings.lifecycle.barrier_s + settings.pressure.hold_s)
+    for each in kept.classes:
+        projector.seed_class(fleet, each.model, each.max_model_len, each.weights)
 
 
 def _facts(cell: KeptCell) -> pb.CellFacts:

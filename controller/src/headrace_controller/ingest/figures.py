@@ -1,8 +1,7 @@
 """Checks on the figures of a telemetry beat.
 
-They run for every beat of every node, so a beat in order is passed by a few comparisons a cell; what
-is wrong with one is looked for only where something is. Counters need no bound: every number that the
-wire can carry is one that the arrays can hold.
+They run where a reading says that something is not in order, to find what it is, and for the beats of
+members. Counters need no bound: every number that the wire can carry is one that the arrays can hold.
 """
 
 from __future__ import annotations
@@ -13,14 +12,11 @@ from collections.abc import Callable, Sequence
 from operator import attrgetter, le
 from typing import Final
 
-from headrace_controller.ingest.validation import MAX_CELLS, Rejection
+from headrace_controller.ingest.validation import FRACTION_LIMIT, MAX_CELLS, MAX_SOURCES, Rejection
 from headrace_pb.v1 import telemetry_pb2 as pb
 from headrace_shared.signals import CELL_SIGNALS, GPU_SIGNALS, SIGNALS
 
-MAX_SOURCES: Final = 64
-# Engines round: a fill of 1.0000001 is full, not a wrong unit.
-_FRACTION_LIMIT = 1.001
-_LIMITS: Final = {each.name: _FRACTION_LIMIT for each in SIGNALS if each.unit == "fraction"}
+_LIMITS: Final = {each.name: FRACTION_LIMIT for each in SIGNALS if each.unit == "fraction"}
 _SIGNAL_LIMITS: Final = tuple(_LIMITS.get(name, sys.float_info.max) for name in CELL_SIGNALS)
 _HEALTH: Final = ("temperature_c", "thermal_margin_c", "power_w", "power_limit_w")
 _signals_of: Callable[[pb.Signals], tuple[float, ...]] = attrgetter(*CELL_SIGNALS)
@@ -46,7 +42,7 @@ def check_telemetry(telemetry: pb.Telemetry) -> Rejection | None:
             return Rejection(
                 "bad_number", f"path to {path.gateway[:80]!r}: a figure is negative or not finite"
             )
-        if not 0 <= path.loss <= _FRACTION_LIMIT:
+        if not 0 <= path.loss <= FRACTION_LIMIT:
             return Rejection(
                 "bad_unit", f"path to {path.gateway[:80]!r}: loss is {path.loss}; it is a fraction of 1"
             )

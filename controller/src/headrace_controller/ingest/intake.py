@@ -12,9 +12,11 @@ from typing import Protocol
 from headrace_controller.ingest.figures import check_telemetry
 from headrace_controller.ingest.known import Known, NothingKnown
 from headrace_controller.ingest.models import leave_models
+from headrace_controller.ingest.reading import Reading, read_beat
 from headrace_controller.ingest.sessions import Session, Sessions
 from headrace_controller.ingest.sites import Sites
 from headrace_controller.ingest.validation import (
+    MAX_CELLS,
     MEMBER_EVENTS,
     Rejection,
     check_event,
@@ -32,8 +34,9 @@ class Sink(Protocol):
         facts were refused has those in force. Of its memberships all that are well-formed."""
         ...
 
-    def telemetry(self, node: str, telemetry: pb.Telemetry, now: float) -> None:
-        """A full beat; cells that the node neither holds nor may report for are left out."""
+    def telemetry(self, node: str, telemetry: pb.Telemetry, now: float, reading: Reading) -> None:
+        """A full beat, and what was read of it; cells that the node neither holds nor may report for are
+        left out of both."""
         ...
 
     def alive(self, node: str, now: float) -> None:
@@ -146,15 +149,21 @@ class Intake:
         """
         if session.replaced:
             return None
-        answer, rejection = self._judge(session, message, now)
+        kind = message.WhichOneof("body")
+        if kind == "liveness" and message.liveness.seq > session.seq:
+            # Ten times a second from each node: what most messages are costs next to nothing.
+            session.seq = message.liveness.seq
+            self._on_message(kind)
+            self._sink.alive(session.node, now)
+            return None
+        answer, rejection = self._judge(session, message, kind, now)
         self._sink.alive(session.node, now)
         self._note(session, rejection)
         return answer
 
     def _judge(
-        self, session: Session, message: pb.AgentMessage, now: float
+        self, session: Session, message: pb.AgentMessage, kind: str | None, now: float
     ) -> tuple[pb.ControllerMessage | None, Rejection | None]:
-        kind = message.WhichOneof("body")
         if kind == "hello":
             rejection = self.sessions.update(session, message.hello)
             return (None, rejection) if rejection else (self.greet(session, message.hello, now), None)
@@ -174,18 +183,19 @@ class Intake:
         return None, None
 
     def _telemetry(self, session: Session, telemetry: pb.Telemetry, now: float) -> Rejection | None:
-        rejection = check_telemetry(telemetry)
-        if rejection is not None:
-            return rejection
-        cells = session.cells
-        foreign = [cell_id for cell in telemetry.cells if (cell_id := cell.cell_id) not in cells]
-        if foreign:
-            own = [cell for cell in telemetry.cells if cell.cell_id in session.cells]
-            del telemetry.cells[:]
-            telemetry.cells.extend(own)
+        # What has too many cells is not read at all.
+        reading = read_beat(telemetry) if len(telemetry.cells) <= MAX_CELLS else None
+        if reading is None or not reading.sound:
+            rejection = check_telemetry(telemetry)
+            if rejection is not None:
+                return rejection
+        assert reading is not None, "a beat of too many cells was rejected"
+        foreign: list[str] = []
+        if not session.cells.issuperset(reading.ids):
+            reading, foreign = _leave_cells(session, telemetry, reading)
         if telemetry.members:
             foreign += _leave_members(session, telemetry)
-        self._sink.telemetry(session.node, telemetry, now)
+        self._sink.telemetry(session.node, telemetry, now, reading)
         if not foreign:
             return None
         told = session.refused.keys() | session.turned_away.keys()
@@ -217,6 +227,16 @@ class Intake:
                 "message rejected", node=session.node, reason=rejection.reason, detail=rejection.detail
             )
         session.last_rejection = rejection.reason
+
+
+def _leave_cells(session: Session, telemetry: pb.Telemetry, reading: Reading) -> tuple[Reading, list[str]]:
+    """Leave only the cells that the session speaks for; the reading of these, and the others."""
+    own = [at for at, cell_id in enumerate(reading.ids) if cell_id in session.cells]
+    foreign = [cell_id for cell_id in reading.ids if cell_id not in session.cells]
+    cells = [telemetry.cells[at] for at in own]
+    del telemetry.cells[:]
+    telemetry.cells.extend(cells)
+    return reading.take(own), foreign
 
 
 def _leave_members(session: Session, telemetry: pb.Telemetry) -> list[str]:

@@ -19,6 +19,9 @@ MAX_GPUS = 64
 MAX_LABELS = 64
 MAX_NODES = 64
 MAX_TEXT = 1024
+MAX_SOURCES = 64
+FRACTION_LIMIT = 1.001
+"""Engines round: a fill of 1.0000001 is full, not a wrong unit."""
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._/-]{0,127}\Z")
 # It is written into Envoy's configuration, and asked of an engine.
 _PATH = re.compile(r"/[A-Za-z0-9._~/-]{0,255}\Z")

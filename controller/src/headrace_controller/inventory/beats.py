@@ -1,82 +1,30 @@
 """Writes the figures of a telemetry beat into the arrays.
 
-A beat is read whole before any of it is written, so that one that cannot be read leaves its row as
-it was.
+A beat is read whole before any of it is written, so that one that cannot be read leaves its rows as
+they were. The cells of one node stand in rows that follow on each other, and each column takes the
+figures of all of them at once.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from operator import attrgetter
-from typing import Any, Final
+from collections.abc import Sequence
+from typing import Final, Literal
 
-from headrace_controller.inventory.columns import HEALTH_AT, TOTAL_KINDS, Columns, Ints
+from headrace_controller.ingest.reading import (
+    ENGINE_AGE_MS,
+    HARDWARE_AGE_MS,
+    HEALTH_AT,
+    IN_FLIGHT,
+    SERVING_MS,
+    SIGNALS_AT,
+    TOTAL_KINDS,
+    Reading,
+)
+from headrace_controller.inventory.columns import Columns, Ints
 from headrace_pb.v1 import telemetry_pb2 as pb
-from headrace_shared.signals import CELL_SIGNALS
 
-ENGINE_SOURCE: Final = "engine"
-_HARDWARE_NAMES: Final = {pb.HARDWARE_SOURCE_DCGM: "dcgm", pb.HARDWARE_SOURCE_NVML: "nvml"}
-# A later agent may use numbers that this build does not know: they say nothing here.
-_ENGINE_STATES: Final = frozenset(pb.EngineState.values())
-_HARDWARE_SOURCES: Final = frozenset(pb.HardwareSource.values())
-_MAX_XID: Final = 1_000_000
 _OUTAGE_S: Final = 2.0
-
-Beat = pb.CellBeat | pb.MemberBeat
-
-
-class _Fields:
-    """Optional figures of a message, read in one go: `ListFields` costs as much as all the rest."""
-
-    def __init__(self, names: Sequence[str]) -> None:
-        self._names = tuple(names)
-        self._get: Callable[[Any], tuple[float, ...]] = attrgetter(*self._names)
-
-    def read(self, message: pb.Signals | pb.RequestTotals | pb.HardwareHealth) -> Sequence[float]:
-        """The figures in the order of the names; NaN where one is absent or not finite."""
-        values = self._get(message)
-        if not math.isfinite(sum(values)):
-            values = tuple(value if math.isfinite(value) else math.nan for value in values)
-        zeros = values.count(0)
-        return self._without_absent(message, values, zeros) if zeros else values
-
-    def _without_absent(self, message: Any, values: Sequence[float], zeros: int) -> Sequence[float]:
-        """Only a figure that reads as 0 may be an absent one."""
-        found, at = list(values), -1
-        for _ in range(zeros):
-            at = values.index(0, at + 1)
-            if not message.HasField(self._names[at]):
-                found[at] = math.nan
-        return found
-
-
-_SIGNALS: Final = _Fields(CELL_SIGNALS)
-_TOTALS: Final = _Fields(TOTAL_KINDS)
-_HEALTH: Final = _Fields(tuple(HEALTH_AT))
-
-
-@dataclass(frozen=True, slots=True)
-class HardwareWord:
-    """What a node's beat says of its GPUs under a cell; `signals` as in CELL_SIGNALS, NaN = absent.
-    `read_at` is NaN where no age was given."""
-
-    signals: Sequence[float]
-    source: int
-    read_at: float
-    stale: bool
-
-
-def read_hardware(beat: Beat, now: float) -> HardwareWord:
-    """The figures of GPUs in a beat, without their health."""
-    kind, read_at, stale, _, _ = _read(beat, now)
-    return HardwareWord(_SIGNALS.read(beat.signals), kind, read_at, stale)
-
-
-def read_xid(health: pb.HardwareHealth) -> int:
-    """The last XID that a node's sources hold; 0 = none."""
-    return min(health.last_xid, _MAX_XID) if health.HasField("last_xid") else 0
 
 
 def outage_start(before: float, now: float) -> float:
@@ -85,96 +33,98 @@ def outage_start(before: float, now: float) -> float:
     return before if now - before > _OUTAGE_S else now
 
 
-def write_cell(columns: Columns, row: int, beat: pb.CellBeat, now: float) -> None:
-    """Write one cell's beat; what it does not say becomes absent, except the engine's state, XIDs
-    and lost GPUs, where silence takes nothing back."""
-    hardware, read_at, stale, engine_read_at, engine_stale = _read(beat, now)
-    signals = _SIGNALS.read(beat.signals)
-    totals = _TOTALS.read(beat.requests) if beat.HasField("requests") else None
-    engine = beat.engine_state if beat.engine_state in _ENGINE_STATES else pb.ENGINE_STATE_UNSPECIFIED
-    before, columns.telemetry_at[row] = float(columns.telemetry_at[row]), now
-    columns.signals[row] = signals
-    columns.in_flight[row] = beat.in_flight if beat.HasField("in_flight") else math.nan
-    columns.hardware_source[row] = hardware
-    columns.hardware_read_at[row], columns.hardware_stale[row] = read_at, stale
-    columns.engine_read_at[row], columns.engine_stale[row] = engine_read_at, engine_stale
-    if engine != pb.ENGINE_STATE_UNSPECIFIED:
-        columns.engine_state[row] = engine
-        columns.engine_at[row] = now
-        columns.serving_ms[row] = beat.serving_ms
-    if totals is not None:
-        _write_totals(columns, row, totals)
-    columns.health[row] = _HEALTH.read(beat.hardware)
-    if beat.HasField("hardware"):
-        _write_health(columns, row, beat.hardware, outage_start(before, now))
+def write_cells(
+    columns: Columns, rows: Ints | slice, listed: Sequence[int], reading: Reading, now: float
+) -> None:
+    """Write the beats of different cells into `rows`, which are `listed` once more; what a beat does not
+    say becomes absent, except the engine's state, XIDs and lost GPUs, where silence takes nothing back."""
+    _write_totals(columns, rows, listed, reading)
+    _write_faults(columns, rows, listed, reading, now)
+    block = reading.block
+    columns.telemetry_at[rows] = now
+    columns.signals[rows] = block[:, SIGNALS_AT]
+    columns.health[rows] = block[:, HEALTH_AT]
+    columns.in_flight[rows] = block[:, IN_FLIGHT]
+    columns.hardware_source[rows] = reading.hardware
+    read_at = now - block[:, ENGINE_AGE_MS : HARDWARE_AGE_MS + 1] / 1000
+    columns.engine_read_at[rows], columns.hardware_read_at[rows] = read_at[:, 0], read_at[:, 1]
+    columns.engine_stale[rows], columns.hardware_stale[rows] = reading.engine_stale, reading.hardware_stale
+    if pb.ENGINE_STATE_UNSPECIFIED not in reading.engine:
+        columns.engine_state[rows], columns.engine_at[rows] = reading.engine, now
+        columns.serving_ms[rows] = block[:, SERVING_MS]
+        return
+    for at, row in enumerate(listed):
+        if reading.engine[at] != pb.ENGINE_STATE_UNSPECIFIED:
+            columns.engine_state[row], columns.engine_at[row] = reading.engine[at], now
+            columns.serving_ms[row] = block[at, SERVING_MS]
 
 
 def write_path(columns: Columns, rows: Ints | slice, gateway: int, path: pb.PathBeat, now: float) -> None:
     """Write the path from a node to one gateway for all rows of the node."""
-    rtt = _finite(path.rtt_ms) if path.HasField("rtt_ms") else math.nan
+    rtt = _measured(path.rtt_ms, path, "rtt_ms")
     columns.rtt_ms[rows, gateway] = rtt
-    if not math.isnan(rtt):
+    if rtt == rtt:
         columns.last_rtt_ms[rows, gateway] = rtt
-    columns.loss[rows, gateway] = _finite(path.loss) if path.HasField("loss") else math.nan
-    columns.jitter_ms[rows, gateway] = _finite(path.jitter_ms) if path.HasField("jitter_ms") else math.nan
-    age_ms = path.age_ms if path.HasField("age_ms") else 0
-    columns.path_at[rows, gateway] = now - age_ms / 1000
+    columns.loss[rows, gateway] = _measured(path.loss, path, "loss")
+    columns.jitter_ms[rows, gateway] = _measured(path.jitter_ms, path, "jitter_ms")
+    # An age that is absent reads as 0.
+    columns.path_at[rows, gateway] = now - path.age_ms / 1000
 
 
-def _finite(value: float) -> float:
-    return value if math.isfinite(value) else math.nan
+def _measured(value: float, path: pb.PathBeat, name: Literal["rtt_ms", "jitter_ms", "loss"]) -> float:
+    """The figure; NaN where it is absent, which reads as 0, or not finite."""
+    if value:
+        return value if math.isfinite(value) else math.nan
+    return value if path.HasField(name) else math.nan
 
 
-def _read(beat: Beat, now: float) -> tuple[int, float, bool, float, bool]:
-    """The source of the hardware's figures, when it was read (NaN where no age was given) and whether
-    it stands still; and both of the engine's. Of two sources of one name the first counts."""
-    known = beat.hardware_source in _HARDWARE_SOURCES
-    kind = beat.hardware_source if known else pb.HARDWARE_SOURCE_UNSPECIFIED
-    wanted, engine, hardware = _HARDWARE_NAMES.get(kind), None, None
-    for source in beat.sources:
-        name = source.name
-        if name == ENGINE_SOURCE:
-            engine = engine or _age(source, now)
-        elif name == wanted:
-            hardware = hardware or _age(source, now)
-    return kind, *(hardware or _NEVER_READ), *(engine or _NEVER_READ)
-
-
-_NEVER_READ: Final = (math.nan, False)
-
-
-def _age(source: pb.SourceBeat, now: float) -> tuple[float, bool]:
-    read_at = now - source.age_ms / 1000 if source.HasField("age_ms") else math.nan
-    return read_at, source.status == pb.SOURCE_STATUS_STALE
-
-
-def _write_totals(columns: Columns, row: int, values: Sequence[float]) -> None:
+def _write_totals(columns: Columns, rows: Ints | slice, listed: Sequence[int], reading: Reading) -> None:
     """Credit what was counted since the totals before.
 
     The first totals of an incarnation are only the base, because they may tell of requests from
     before this controller watched. After that a kind that had not been named yet started at 0.
     A figure that falls, which no honest agent sends, becomes the new base.
     """
-    before: list[float] = columns.totals[row].tolist()
-    first = all(map(math.isnan, before))
-    for kind, (base, value) in enumerate(zip(before, values, strict=True)):
-        if value == base or value != value:  # absent: what was told before stands
+    before: list[list[float]] = columns.totals[rows].tolist()
+    for row, bases, values, requests in zip(listed, before, reading.totals, reading.requests, strict=True):
+        first = -1
+        for kind, value in enumerate(values):
+            base = bases[kind]
+            # What is absent, which reads as 0, leaves standing what was told before.
+            if value == base or not (value or requests.HasField(TOTAL_KINDS[kind])):
+                continue
+            columns.totals[row, kind] = value
+            if first < 0:
+                first = all(map(math.isnan, bases))
+            gained = value - (0.0 if base != base else base)
+            if gained > 0 and not first:
+                columns.evidence[row, kind] += gained
+
+
+def _write_faults(
+    columns: Columns, rows: Ints | slice, listed: Sequence[int], reading: Reading, now: float
+) -> None:
+    """Note lost GPUs, and XIDs that differ from the ones before; the first report of a cell is only the
+    base, because the sources keep the last XID for ever."""
+    lost: list[bool] = columns.gpu_lost[rows].tolist()
+    last: list[int] = columns.last_xid[rows].tolist()
+    if reading.lost == lost and reading.xids == last:
+        return
+    for at, row in enumerate(listed):
+        if not reading.told[at]:
             continue
-        columns.totals[row, kind] = value
-        gained = value - (0.0 if base != base else base)
-        if gained > 0 and not first:
-            columns.evidence[row, kind] += gained
+        columns.gpu_lost[row] = reading.lost[at]
+        if reading.xids[at] != last[at]:
+            _note_xid(columns, row, reading.xids[at], now)
 
 
-def _write_health(columns: Columns, row: int, health: pb.HardwareHealth, since: float) -> None:
-    """Note a lost GPU, and an XID that differs from the one before, which can have happened from
-    `since` on; the first report of a cell is only the base, because the sources keep the last XID
-    for ever."""
-    columns.gpu_lost[row] = health.gpu_lost
-    xid = read_xid(health)
-    if columns.last_xid[row] not in (-1, xid) and xid:
+def _note_xid(columns: Columns, row: int, xid: int, now: float) -> None:
+    """Note an XID other than the last one, which can have happened since the beat before."""
+    known = columns.last_xid[row] != -1
+    if known and xid:
         if columns.new_xid[row]:
             return  # one at a time: the next beat names it again
-        columns.new_xid[row], columns.xid_at[row] = xid, since
-    if xid or columns.last_xid[row] == -1:
+        columns.new_xid[row] = xid
+        columns.xid_at[row] = outage_start(float(columns.telemetry_at[row]), now)
+    if xid or not known:
         columns.last_xid[row] = xid

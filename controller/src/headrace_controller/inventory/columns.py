@@ -14,6 +14,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from headrace_controller.ingest import reading
 from headrace_shared.signals import CELL_SIGNALS
 
 Floats = NDArray[np.float64]
@@ -23,16 +24,8 @@ Flags = NDArray[np.bool_]
 
 NEVER: Final = -np.inf
 FIRST_CAPACITY: Final = 16
-TOTAL_KINDS: Final = ("ok", "client_errors", "throttled", "server_errors")
-
-HEALTH_KINDS: Final = (
-    "thermal_margin_c",
-    "power_w",
-    "power_limit_w",
-    "clock_event_reasons",
-    "pcie_replays",
-    "ecc_correctable",
-)
+TOTAL_KINDS: Final = reading.TOTAL_KINDS
+HEALTH_KINDS: Final = reading.HEALTH_KINDS
 HEALTH_AT: Final = {name: number for number, name in enumerate(HEALTH_KINDS)}
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
 
@@ -46,21 +46,28 @@ class CellFacts:
     members: tuple[str, ...] = ()
     health_path: str = ""
     tls: bool = False
+    # Worked out once: whoever builds a plan asks every cell for both.
+    model_ids: tuple[str, ...] = field(init=False, repr=False, compare=False)
+    """The pools that the cell belongs to, each once."""
+    _lengths: Mapping[str, int | None] = field(init=False, repr=False, compare=False)
 
-    @property
-    def model_ids(self) -> tuple[str, ...]:
-        """The pools that the cell belongs to, each once."""
-        return tuple(dict.fromkeys(model.id for model in self.models))
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "model_ids", tuple(dict.fromkeys(model.id for model in self.models)))
+        object.__setattr__(self, "_lengths", _lengths_of(self.models))
 
     def length_of(self, model: str) -> int | None:
         """The most tokens of a request for `model`: a LoRA adapter's are its base model's. None where the
         cell does not say, or does not serve it."""
-        known = {each.id: each for each in self.models}
-        entry = known.get(model)
-        if entry is None or entry.max_model_len is not None:
-            return entry.max_model_len if entry else None
-        base = known.get(entry.base_model)
-        return base.max_model_len if base else None
+        return self._lengths.get(model)
+
+
+def _lengths_of(models: Sequence[ModelFacts]) -> Mapping[str, int | None]:
+    known = {each.id: each for each in models}
+    bases = {each.id: known.get(each.base_model) for each in models}
+    return {
+        each.id: base.max_model_len if each.max_model_len is None and base else each.max_model_len
+        for each, base in ((each, bases[each.id]) for each in known.values())
+    }
 
 
 def read_facts(node: str, site: str, cell: pb.CellFacts) -> CellFacts:

@@ -8,6 +8,7 @@ from typing import Final
 
 import numpy as np
 
+from headrace_controller.ingest.reading import Reading, read_beat
 from headrace_controller.inventory import beats
 from headrace_controller.inventory.changes import (
     CellAdded,
@@ -21,7 +22,7 @@ from headrace_controller.inventory.columns import NEVER, Columns, Ints
 from headrace_controller.inventory.facts import CellFacts, read_facts, read_gpus, same_for_gateways
 from headrace_controller.inventory.members import Crews
 from headrace_controller.inventory.nodes import NodeRecord, Nodes, span
-from headrace_controller.inventory.pools import ModelNames, Pools, build_pools
+from headrace_controller.inventory.pools import Memberships, ModelNames, Pools
 from headrace_pb.v1 import telemetry_pb2 as pb
 
 _ENGINE_EVENTS: Final[dict[int, int]] = {
@@ -60,8 +61,11 @@ class Fleet(Columns):
         self._facts: dict[int, CellFacts] = {}
         self._withdrawn: set[str] = set()
         self._models = ModelNames()
+        self._memberships = Memberships()
         self.addresses_version = 1
         """Rises whenever gateways would be told something new of a cell."""
+        self.facts_version = 1
+        """Rises whenever any fact of a cell is another one."""
         self._pools: Pools | None = None
 
     def __len__(self) -> int:
@@ -139,20 +143,16 @@ class Fleet(Columns):
             record.heard_at = now
             self.last_heard[record.rows] = now
 
-    def apply(self, node: str, telemetry: pb.Telemetry, now: float) -> list[str]:
-        """Write a telemetry beat into the arrays; returns the ids that are not this node's."""
+    def apply(
+        self, node: str, telemetry: pb.Telemetry, now: float, reading: Reading | None = None
+    ) -> list[str]:
+        """Write a telemetry beat, which names each cell once, into the arrays; returns the ids that are not
+        this node's. `reading` is what was read of it already."""
         record = self.nodes.get(node)
         if record is None:
             return [beat.cell_id for beat in telemetry.cells] + [each.cell_id for each in telemetry.members]
         self.touch(node, now)
-        strangers = []
-        for beat in telemetry.cells:
-            row = record.row_of.get(beat.cell_id)
-            if row is None:
-                strangers.append(beat.cell_id)
-            else:
-                beats.write_cell(self, row, beat, now)
-                self.crews.head_told(row, beat, now)
+        strangers = self._write_cells(record, telemetry, reading or read_beat(telemetry), now)
         for member in telemetry.members:
             row = self._member_row(node, member.cell_id)
             if row is None:
@@ -163,6 +163,30 @@ class Fleet(Columns):
             gateway = self._gateway_index.get(path.gateway)
             if gateway is not None:
                 beats.write_path(self, record.rows, gateway, path, now)
+        return strangers
+
+    def _write_cells(
+        self, record: NodeRecord, telemetry: pb.Telemetry, reading: Reading, now: float
+    ) -> list[str]:
+        """Write the cells that are the node's; the ids of those that are not."""
+        ids, row_of, strangers = reading.ids, record.row_of, []
+        if ids == record.cells:
+            rows, listed = record.rows, record.listed
+        else:
+            own = [at for at, cell_id in enumerate(ids) if cell_id in row_of]
+            if len(own) < len(ids):
+                strangers = [cell_id for cell_id in ids if cell_id not in row_of]
+                reading = reading.take(own)
+            listed = [row_of[cell_id] for cell_id in reading.ids]
+            rows = span(listed)
+        if not listed:
+            return strangers
+        beats.write_cells(self, rows, listed, reading, now)
+        if self.crews.any:
+            for beat in telemetry.cells:
+                row = row_of.get(beat.cell_id)
+                if row is not None:
+                    self.crews.head_told(row, beat, now)
         return strangers
 
     def note_event(self, node: str, event: pb.CellEvent, now: float) -> bool:
@@ -220,6 +244,7 @@ class Fleet(Columns):
         self._release(facts)
         self._withdrawn.discard(cell_id)
         self._models.unname(facts.model_ids, float(self.last_heard[row]))
+        self._memberships.remove(cell_id, facts.model_ids)
         self.crews.forget(row)
         self.free_row(row)
         self._changed()
@@ -237,8 +262,7 @@ class Fleet(Columns):
         """The pools of all known cells, and those that one named within the retention. Built anew
         only after a change of models."""
         if self._pools is None:
-            cells = ((facts.cell_id, row, facts.model_ids) for row, facts in self._facts.items())
-            self._pools = build_pools(self._models.ids, cells)
+            self._pools = self._memberships.pools(self._models.ids)
         return self._pools
 
     def _own_row(self, node: str, cell_id: str) -> int | None:
@@ -286,6 +310,10 @@ class Fleet(Columns):
 
     def _set_facts(self, row: int, facts: CellFacts, now: float) -> None:
         old = self._facts.get(row)
+        if facts == old:
+            facts = old
+        else:
+            self.facts_version += 1
         self._facts[row] = facts
         self.crews.name(row, facts.cell_id, facts.members, bool(facts.gpus), now)
         if old is None or not same_for_gateways(old, facts):
@@ -293,7 +321,10 @@ class Fleet(Columns):
         if old is not None and old.model_ids == facts.model_ids:
             return
         self._models.name(facts.model_ids)
-        self._models.unname(old.model_ids if old is not None else (), now)
+        if old is not None:
+            self._models.unname(old.model_ids, now)
+            self._memberships.remove(facts.cell_id, old.model_ids)
+        self._memberships.add(facts.cell_id, row, facts.model_ids)
         self._changed()
 
     def _release(self, facts: CellFacts) -> None:
@@ -307,7 +338,8 @@ class Fleet(Columns):
 
     def _index(self, record: NodeRecord) -> None:
         record.row_of = {cell_id: self._rows[cell_id] for cell_id in record.cells}
-        record.rows = span(list(record.row_of.values()))
+        record.listed = list(record.row_of.values())
+        record.rows = span(record.listed)
         self.nodes.keep(record)
 
     def _changed(self) -> None:

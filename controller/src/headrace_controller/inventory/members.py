@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
+from headrace_controller.ingest.reading import read_member
 from headrace_controller.inventory import beats
 from headrace_controller.inventory.columns import NEVER, Columns
 from headrace_pb.v1 import telemetry_pb2 as pb
@@ -113,6 +114,11 @@ class Crews:
         """The row's cell is gone."""
         self._crews.pop(row, None)
 
+    @property
+    def any(self) -> bool:
+        """Whether any cell has members."""
+        return bool(self._crews)
+
     def members(self, row: int) -> tuple[Member, ...]:
         """The members of a row's cell, in the order in which its head names them."""
         crew = self._crews.get(row)
@@ -144,15 +150,15 @@ class Crews:
         """Take a member's beat."""
         crew = self._crews[row]
         member = crew.members[node]
-        before, figures = member.figures, beats.read_hardware(beat, now)
+        before, figures = member.figures, read_member(beat)
         lost = beat.hardware.gpu_lost if beat.HasField("hardware") else before.gpu_lost
         member.hold_until = NEVER
         member.figures = Figures(
-            [figures.signals[at] for at in _GPU_AT], now, figures.read_at, figures.stale, figures.source
+            figures.signals, now, now - figures.age_ms / 1000, figures.stale, figures.source
         )
         self._set_lost(crew, member.figures, lost, node)
         if beat.HasField("hardware"):
-            self._note_xid(row, crew, member, beat.hardware, beats.outage_start(before.told_at, now))
+            self._note_xid(row, crew, member, figures.xid, beats.outage_start(before.told_at, now))
         self._fold(row, now)
 
     def note_fault(self, row: int, node: str, event: pb.CellEvent, now: float) -> None:
@@ -216,11 +222,8 @@ class Crews:
         if lost:
             crew.fault_node = node
 
-    def _note_xid(
-        self, row: int, crew: Crew, member: Member, health: pb.HardwareHealth, since: float
-    ) -> None:
+    def _note_xid(self, row: int, crew: Crew, member: Member, xid: int, since: float) -> None:
         columns = self._columns
-        xid = beats.read_xid(health)
         if member.last_xid not in (-1, xid) and xid:
             if columns.new_xid[row]:
                 return  # one at a time: the next beat names it again

@@ -17,7 +17,8 @@ class NodeRecord:
 
     `row_of` has the row of each cell that it speaks for, `rows` the same as an index into the arrays:
     writing by a slice costs a tenth of writing by row numbers, so rows that follow on each other, as
-    those of one Hello do, are kept as one. `members` are its GPUs under other nodes' cells, by cell id.
+    those of one Hello do, are kept as one. `listed` are these rows once more, in the order of `cells`.
+    `members` are its GPUs under other nodes' cells, by cell id.
     """
 
     name: str
@@ -28,6 +29,7 @@ class NodeRecord:
     cells: list[str] = field(default_factory=list)
     rows: Ints | slice = field(default_factory=lambda: slice(0, 0))
     row_of: dict[str, int] = field(default_factory=dict)
+    listed: list[int] = field(default_factory=list)
     members: dict[str, tuple[GpuFacts, ...]] = field(default_factory=dict)
 
 

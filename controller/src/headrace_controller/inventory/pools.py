@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from array import array
+from bisect import bisect_left
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -98,17 +100,50 @@ def _other(ordered: Floats, start: Ints, rank: Ints, position: Ints) -> Floats:
     return found
 
 
+class Memberships:
+    """Who serves which model, kept in the order of `Pools`: a cell that comes or goes costs one place in
+    the lists of its models, and the other pools nothing."""
+
+    def __init__(self) -> None:
+        self._ids: dict[str, list[str]] = {}
+        self._rows: dict[str, array[int]] = {}
+
+    def add(self, cell_id: str, row: int, models: Iterable[str]) -> None:
+        """A cell serves these models, which it did not before."""
+        for model in models:
+            ids = self._ids.setdefault(model, [])
+            at = bisect_left(ids, cell_id)
+            ids.insert(at, cell_id)
+            self._rows.setdefault(model, array("q")).insert(at, row)
+
+    def remove(self, cell_id: str, models: Iterable[str]) -> None:
+        """A cell serves these models no more."""
+        for model in models:
+            ids = self._ids[model]
+            at = bisect_left(ids, cell_id)
+            del ids[at], self._rows[model][at]
+            if not ids:
+                del self._ids[model], self._rows[model]
+
+    def pools(self, seen: Mapping[str, int]) -> Pools:
+        """Pools over every model `seen` (model id → stable number), also those without a member."""
+        models = tuple(sorted(seen))
+        counts = [len(self._ids.get(model, ())) for model in models]
+        rows = [np.array(self._rows[model], dtype=np.int64) for model in models if model in self._rows]
+        return Pools(
+            models=models,
+            ids=np.array([seen[model] for model in models], dtype=np.int64),
+            pool=np.repeat(np.arange(len(models)), counts),
+            row=np.concatenate(rows) if rows else np.zeros(0, dtype=np.int64),
+        )
+
+
 def build_pools(seen: Mapping[str, int], cells: Iterable[tuple[str, int, tuple[str, ...]]]) -> Pools:
     """Pools over every model `seen` (model id → stable number); `cells` are (cell id, row, models)."""
-    models = tuple(sorted(seen))
-    index = {model: number for number, model in enumerate(models)}
-    members = sorted((index[model], cell_id, row) for cell_id, row, served in cells for model in served)
-    return Pools(
-        models=models,
-        ids=np.array([seen[model] for model in models], dtype=np.int64),
-        pool=np.array([member[0] for member in members], dtype=np.int64),
-        row=np.array([member[2] for member in members], dtype=np.int64),
-    )
+    memberships = Memberships()
+    for cell_id, row, models in cells:
+        memberships.add(cell_id, row, models)
+    return memberships.pools(seen)
 
 
 class ModelNames:

@@ -112,6 +112,8 @@ class Book:
         self._fresh: list[LoggedTransition] = []
         self._undated: dict[str, Fault] = {}
         self.transitions: deque[LoggedTransition] = deque(maxlen=LOG_LENGTH)
+        self.changes = 0
+        """How often any life has changed."""
 
     def use(self, settings: LifecycleSettings) -> None:
         """Other times are in force from the next event on; a deadline that is set stays as it is."""
@@ -323,6 +325,7 @@ class Book:
     def _keep(self, life: CellLife) -> None:
         """Store a life, mirror it, and log its newest transition."""
         self._lives[life.cell_id] = life
+        self.changes += 1
         mirror.write(self._fleet, life)
         logged = LoggedTransition(life.cell_id, life.history[-1])
         self.transitions.append(logged)

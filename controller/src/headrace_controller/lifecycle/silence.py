@@ -118,13 +118,14 @@ class SilenceWatch:
         n = fleet.size
         heard = fleet.last_heard[:n]
         before, self._late_total = self._late_total, self._late_total + lateness
-        fresh = heard != self._memory["heard"]
+        memory = self._memory
+        fresh = heard != memory["heard"]
         if fresh.any():
             # A beat read before this tick's stall has the stall taken off; one read after it has not.
-            since = np.where(heard[fresh] <= now - lateness, before, self._late_total)
-            self._memory["late_at"][fresh] = since
-            self._memory["heard"][fresh] = heard[fresh]
-            self._memory["unanswered"][fresh] = 0
+            since = np.where(heard <= now - lateness, before, self._late_total) if lateness else before
+            np.copyto(memory["late_at"], since, where=fresh)
+            np.copyto(memory["unanswered"], 0, where=fresh)
+            memory["heard"][:] = heard
         if lateness > _LATE_SHARE * self._settings.ttl_s:
             self._quiet_until = max(self._quiet_until, now + lateness)
             self._last_late = lateness

@@ -14,7 +14,7 @@ from headrace_controller.inventory.columns import NEVER
 from headrace_controller.lifecycle import CellState
 from headrace_controller.pressure.early import EarlyWarning
 from headrace_controller.pressure.errors import GATEWAY_TRUST_S, ErrorEstimator, ErrorRecord, excess
-from headrace_controller.pressure.pressures import Pressures, Smoothing
+from headrace_controller.pressure.pressures import Pressures, Smoothing, Times
 from headrace_controller.pressure.ranges import CELLS, ERROR, Flags, Floats, resolve_ranges, scale
 from headrace_controller.pressure.score import SCORERS, count_present, fill, saturate, score
 from headrace_controller.pressure.settle import Settler
@@ -135,7 +135,7 @@ class PressureModel:
             scored_cell=scored_cell,
             scored_path=scored_path,
             weight=self._weight,
-            ages=_ages(fleet, now),
+            times=_times(fleet, now),
         )
 
     def record(self, fleet: Fleet, row: int) -> ScoreRecord:
@@ -230,14 +230,10 @@ def _engine_fresh(fleet: Fleet, now: float, limit: float) -> Flags:
     return fresh
 
 
-def _ages(fleet: Fleet, now: float) -> Floats:
-    """(n, 2 + G): ages of the engine's, the GPU's and each path's figures, s; NaN = unknown."""
+def _times(fleet: Fleet, now: float) -> Times:
     n = fleet.size
-    telemetry = np.where(np.isfinite(fleet.telemetry_at[:n]), fleet.telemetry_at[:n], np.nan)
-    engine = np.where(np.isnan(fleet.engine_read_at[:n]), telemetry, fleet.engine_read_at[:n])
-    hardware = np.where(np.isnan(fleet.hardware_read_at[:n]), telemetry, fleet.hardware_read_at[:n])
-    ages: Floats = now - np.column_stack((engine, hardware, fleet.path_at[:n]))
-    return ages
+    read_at = fleet.engine_read_at[:n].copy(), fleet.hardware_read_at[:n].copy()
+    return Times(now, fleet.telemetry_at[:n].copy(), *read_at, fleet.path_at[:n].copy())
 
 
 def _share(elapsed: Floats | float, constant: float) -> Floats:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from headrace_controller.inventory import Pools
 from headrace_controller.pressure.early import Alert, Warnings
-from headrace_controller.pressure.ranges import CELLS, Ranges
+from headrace_controller.pressure.ranges import Ranges
 from headrace_controller.pressure.settle import Settled
 from headrace_controller.pressure.unloaded import TTFT
 from headrace_shared.signals import SIGNALS, Origin
@@ -61,6 +62,28 @@ class Smoothing:
     median: Floats | None = None
 
 
+class Times(NamedTuple):
+    """When all figures were read, on the controller's clock: those of beats (n,), of the engine and the GPU
+    in them (n,), and of paths (n, G); NaN = not said."""
+
+    now: float
+    telemetry: Floats
+    engine: Floats
+    hardware: Floats
+    path: Floats
+
+    def ages(self, row: int, gateway: int) -> dict[Origin, float]:
+        """How old a row's figures are, s; NaN = unknown; as old as the beat where they do not say."""
+        telemetry = float(self.telemetry[row])
+        beat = telemetry if math.isfinite(telemetry) else math.nan
+        engine, hardware = float(self.engine[row]), float(self.hardware[row])
+        return {
+            Origin.ENGINE: self.now - (beat if math.isnan(engine) else engine),
+            Origin.GPU: self.now - (beat if math.isnan(hardware) else hardware),
+            Origin.NETWORK: self.now - float(self.path[row, gateway]),
+        }
+
+
 @dataclass(frozen=True)
 class Pressures:
     """n = rows of the fleet, G = gateways; all arrays belong to this snapshot.
@@ -100,7 +123,7 @@ class Pressures:
     scored_cell: Floats
     scored_path: Floats
     weight: Floats
-    ages: Floats
+    times: Times
 
     def load(self) -> Floats:
         """(G, n): the smoothed means, not settled; where there is none, what is in force."""
@@ -119,7 +142,7 @@ class Pressures:
         scored = np.concatenate((self.scored_cell[row], self.scored_path[gateway, row]))
         weight = np.where(np.isnan(scored), 0.0, self.weight)
         share = weight / weight.sum() if weight.any() else weight
-        columns = [self._age_column(column, gateway) for column in range(len(SIGNALS))]
+        ages = self.times.ages(row, gateway)
         high = self.ranges.high.copy()
         if self.ttft_high is not None:
             high[TTFT] = self.ttft_high[row]
@@ -130,18 +153,13 @@ class Pressures:
                 normalised=_known(normalised[i]),
                 weight=float(share[i]),
                 contribution=float(share[i] * np.nan_to_num(scored[i])),
-                age_s=_known(self.ages[row, columns[i]]),
+                age_s=_known(ages[signal.origin]),
                 filled=None if math.isfinite(normalised[i]) else _known(scored[i]),
                 low=float(self.ranges.low[i]),
                 high=float(high[i]),
             )
             for i, signal in enumerate(SIGNALS)
         )
-
-    def _age_column(self, signal: int, gateway: int) -> int:
-        if signal >= CELLS:
-            return 2 + gateway
-        return 1 if SIGNALS[signal].origin is Origin.GPU else 0
 
 
 def _known(value: float) -> float | None:

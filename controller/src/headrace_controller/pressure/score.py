@@ -63,7 +63,8 @@ def fill(values: Floats, weight: Floats, pools: Pools, members: Flags) -> Floats
     """
     filled = values.copy()
     absent = np.isnan(values)
-    for column in np.flatnonzero(absent.any(axis=0) & ~absent.all(axis=0) & (weight > 0)).tolist():
+    count = np.ones(len(values)) @ absent
+    for column in np.flatnonzero((count > 0) & (count < len(values)) & (weight > 0)).tolist():
         gaps = absent[:, column]
         filled[gaps, column] = pools.row_medians(values[:, column], members)[gaps]
     return filled

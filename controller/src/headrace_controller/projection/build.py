@@ -98,10 +98,11 @@ class PlanBuilder:
         return members is self._members or np.array_equal(members, self._members)
 
     def _line_up(self, fleet: Fleet, pools: Pools, members: Ints) -> None:
-        facts = [fleet.facts_of(row) for row in pools.row[members].tolist()]
+        known = list(map(fleet.facts_of, pools.row.tolist()))
+        facts = [known[member] for member in members.tolist()]
         ends = np.searchsorted(pools.pool[members], np.arange(len(pools.models)), side="right").tolist()
         starts = [0, *ends][: len(ends)]
-        self._shapes = self._shape(fleet, pools)
+        self._shapes = self._shape(pools, known)
         self._parts = [
             _Part(model, start, facts[start:end], len(self._gateways), self._shapes.get(model, PLAIN))
             for model, start, end in zip(pools.models, starts, ends, strict=True)
@@ -109,14 +110,15 @@ class PlanBuilder:
         self._in_classes = [part for part in self._parts if part.classes is not None]
         self._of, self._members = (pools, fleet.addresses_version, self.guide), members
 
-    def _shape(self, fleet: Fleet, pools: Pools) -> Mapping[str, PoolShape]:
+    def _shape(self, pools: Pools, known: Sequence[CellFacts]) -> Mapping[str, PoolShape]:
         """By model, where it is not PLAIN. All known cells count, so that it does not change when one
         fails and comes back."""
-        cells: dict[int, list[CellFacts]] = {}
-        for pool, row in zip(pools.pool.tolist(), pools.row.tolist(), strict=True):
-            cells.setdefault(pool, []).append(fleet.facts_of(row))
+        ends = np.cumsum(np.bincount(pools.pool, minlength=len(pools.models))).tolist()
+        starts = [0, *ends][: len(ends)]
         made = {
-            pools.models[pool]: shape_of(pools.models[pool], of, self.guide) for pool, of in cells.items()
+            model: shape_of(model, known[start:end], self.guide)
+            for model, start, end in zip(pools.models, starts, ends, strict=True)
+            if end > start
         }
         shapes = {model: shape for model, shape in made.items() if shape != PLAIN}
         return self._shapes if shapes == self._shapes else shapes
@@ -124,9 +126,11 @@ class PlanBuilder:
 
 def cells_of(cells: Sequence[CellFacts]) -> Cells:
     """The addresses of cells."""
-    return Cells.of(
-        ((cell.cell_id, cell.host, cell.port) for cell in cells),
-        (cell.cell_id for cell in cells if cell.tls),
+    return Cells(
+        [cell.cell_id for cell in cells],
+        [cell.host for cell in cells],
+        [cell.port for cell in cells],
+        frozenset([cell.cell_id for cell in cells if cell.tls]),
     )
 
 

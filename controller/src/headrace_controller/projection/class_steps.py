@@ -48,6 +48,10 @@ class ClassSteps:
         """Go on from what another one told, by this one's own settings."""
         self._held, self.settled = other._held, other.settled
 
+    def seed(self, model: str, length: int, keys: Ints, weights: Ints) -> None:
+        """Take `weights` (G, n) of one class, by its memberships' `keys` (n,), as pushed."""
+        self._held[(model, length)] = _Held(keys, np.clip(weights, 1, self._most))
+
     def begin(self, keys: Ints, free: Flags | None, still: bool) -> None:
         """Begin a push: `keys` (m,) of all its memberships, and who of them is `free` (m,), None =
         nobody. `still`: who is not keeps what it has."""

@@ -22,11 +22,13 @@ class Intents:
     Both follow the lifecycle: cells that fail leave, cells that are READY join. `overrides`: cell id →
     the weight that it has in all its pools at every gateway, 1 … `max_weight`; beyond that it is
     clipped. `cordoned_sites` get no new requests where another site can take them. `pins`: model →
-    the only sites that may serve it; an empty set serves it nowhere.
+    the only sites that may serve it; an empty set serves it nowhere. `picker_off` leaves every request
+    to the weights.
     """
 
     shadow: bool = False
     frozen: bool = False
+    picker_off: bool = False
     overrides: Mapping[str, int] = field(default_factory=dict)
     cordoned_sites: frozenset[str] = frozenset()
     pins: Mapping[str, frozenset[str]] = field(default_factory=dict)

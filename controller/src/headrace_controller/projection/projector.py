@@ -174,6 +174,24 @@ class Projector:
         self._hysteresis.seed(Members(keys, told_weights, raw, held=blank, ramping=blank), now)
         self._projection.note(keys, told_weights)
 
+    def seed_class(
+        self, fleet: Fleet, model: str, length: int, weights: Mapping[str, Mapping[str, int]]
+    ) -> None:
+        """Take `weights` [cell][gateway] of one class, the one of `length` tokens, as pushed before this
+        controller started: the first pushes move them no further than others do. A cell that is not told
+        to all gateways is left out."""
+        pools = fleet.pools()
+        of_model = np.flatnonzero(pools.pool == pools.index.get(model, -1)).tolist()
+        kept = []
+        for member in of_model:
+            told = weights.get(fleet.facts_of(int(pools.row[member])).cell_id, {})
+            if all(gateway in told for gateway in self._gateways):
+                kept.append((member, [told[gateway] for gateway in self._gateways]))
+        if kept:
+            members = np.array([member for member, _ in kept], dtype=np.int64)
+            rows = np.array([row for _, row in kept], dtype=np.int64)
+            self._class_steps.seed(model, length, _keys(fleet, pools, members), rows.T)
+
     def _line_up(self, fleet: Fleet, intents: Intents) -> _Lineup:
         pools, last = fleet.pools(), self._lineup
         ready = fleet.state[pools.row] == _READY

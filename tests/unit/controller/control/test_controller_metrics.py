@@ -6,11 +6,16 @@ import numpy as np
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
+from headrace_controller import __version__
 from headrace_controller.control import gauges as module
 from headrace_controller.control.gauges import escape
-from headrace_controller.control.metrics import Metrics
+from headrace_controller.control.metrics import IMPOSTURE, Metrics
+from headrace_controller.lifecycle import Answer
+from headrace_controller.xds.names import SHORT
 from headrace_pb.v1 import telemetry_pb2 as pb
 from tests.unit.controller.control.region import Region
+
+SW_THERMAL = 0x20
 
 Page = dict[str, dict[tuple[str, ...], float]]
 
@@ -65,9 +70,35 @@ def test_a_figure_that_was_not_measured_has_no_sample(region: Region) -> None:
 
 def test_each_fallback_is_one_or_zero(region: Region) -> None:
     found = {key[:2]: value for key, value in page(region)["headrace_cell_fallback"].items()}
-    kinds = ("nvml", "partial", "dcgm_fallback", "member_lost")
+    kinds = ("nvml", "partial", "dcgm_fallback", "member_lost", "telemetry_lost")
     assert found.keys() == {(cell, kind) for cell in ("c1", "c2") for kind in kinds}
     assert {key for key, value in found.items() if value == 1} == {("c1", "nvml")}
+
+
+def test_a_cell_whose_agent_is_silent_and_whose_engine_serves_is_marked(region: Region) -> None:
+    region.tick(1.0)
+    region.loop.answered("c1", Answer.ALIVE, "200")
+    assert region.loop.book.life("c1").telemetry_lost
+    region.tick(0.05)
+    found = page(region)["headrace_cell_fallback"]
+    assert found["c1", "telemetry_lost", "berlin"] == 1
+    assert found["c2", "telemetry_lost", "berlin"] == 0
+
+
+def test_an_early_warning_has_a_series_while_it_is_on() -> None:
+    region = Region()
+    region.connect("c1", "c2")
+
+    def look(reasons: int, seconds: int) -> dict[tuple[str, ...], float]:
+        for _ in range(seconds):
+            health = pb.HardwareHealth(clock_event_reasons=reasons)
+            region.beat("c1", hardware_source=pb.HARDWARE_SOURCE_DCGM, hardware=health)
+            region.tick(1.0)
+        return page(region)["headrace_cell_early_warning"]
+
+    assert look(0, 5) == {}
+    assert look(SW_THERMAL, 5) == {("c1", "thermal_clocks", "berlin"): 1}
+    assert look(0, 60) == {}
 
 
 def test_before_the_first_tick_there_are_no_pressures_and_no_weights() -> None:
@@ -130,6 +161,24 @@ def test_two_controllers_in_one_process_do_not_share_counters() -> None:
     one.errors.inc()
     assert one.registry.get_sample_value("headrace_tick_errors_total") == 1
     assert two.registry.get_sample_value("headrace_tick_errors_total") == 0
+
+
+def test_what_alerts_watch_is_counted_from_zero() -> None:
+    """A counter that begins to exist with its first event hides it from increase()."""
+    metrics = Metrics()
+    metrics.expect(["gw-1", "gw-2"])
+    value = metrics.registry.get_sample_value
+    for gateway in ("gw-1", "gw-2"):
+        for kind in SHORT.values():
+            assert value("headrace_xds_nacks_total", {"gateway": gateway, "type": kind}) == 0
+    for reason in IMPOSTURE:
+        assert value("headrace_rejections_total", {"reason": reason}) == 0
+
+
+def test_the_process_tells_its_version_and_its_memory() -> None:
+    value = Metrics().registry.get_sample_value
+    assert value("headrace_controller_info", {"version": __version__}) == 1
+    assert (value("process_resident_memory_bytes") or 0) > 1e6
 
 
 def test_values_are_written_so_that_they_read_back_the_same(region: Region) -> None:

@@ -293,6 +293,8 @@ def test_the_metrics_page_tells_what_gateways_saw(region: Region) -> None:
         ("headrace_gateway_requests_total", "gw-1", "", "unrouted"): 1,
         ("headrace_gateway_requests_total", "gw-1", "c1", "ok"): 1,
         ("headrace_gateway_requests_total", "gw-1", "c1", "client_errors"): 1,
+        ("headrace_gateway_requests_total", "gw-1", "c1", "server_errors"): 0,
+        ("headrace_gateway_requests_total", "gw-2", "", "unrouted"): 0,
         ("headrace_gateway_requests_in_progress", "gw-1", "c1"): 1,
     }
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -176,3 +177,63 @@ def test_a_disk_that_refuses_is_said_once_until_it_takes_again(tmp_path: Path, l
     assert [(line["log_level"], "cannot" in line["event"]) for line in logs] == [
         *(("warning", True), ("info", False), ("warning", True))
     ]
+
+
+def test_while_nothing_has_happened_no_cell_is_looked_at(
+    region: Region, disk: Disk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A fleet of thousands is not walked each second for nothing."""
+    keeper = Keeper(disk, region.loop, "r")
+    keep(keeper)
+    looks: list[object] = []
+    snapshot = keeper.snapshot
+    monkeypatch.setattr(keeper, "snapshot", lambda: looks.append(None) or snapshot())
+    rounds = round(FIGURES_S / INTERVAL_S) - 1
+    for _ in range(rounds):
+        keep(keeper)
+    assert not looks
+    keep(keeper)
+    assert len(looks) == 1, "figures are looked at now and then"
+    region.loop.drain("c1", "repair", None)
+    region.tick()
+    keep(keeper)
+    assert [each.cells[0].ready for each in disk.saved] == [True, False]
+
+
+async def test_a_running_keeper_writes_all_slices_of_a_large_fleet(
+    disk: Disk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("headrace_controller.control.keeper.SLICE", 2)
+    monkeypatch.setattr("headrace_controller.control.keeper.INTERVAL_S", 0.0)
+    region = Region()
+    region.connect("c1", "c2", "c3", "c4", "c5")
+    region.beat("c1")
+    region.tick()
+    running = asyncio.create_task(Keeper(disk, region.loop, "r").run(), name="keeper")
+    async with asyncio.timeout(10):
+        await asyncio.to_thread(disk.done.acquire)
+    running.cancel()
+    await asyncio.gather(running, return_exceptions=True)
+    assert [cell.id for cell in disk.saved[0].cells] == ["c1", "c2", "c3", "c4", "c5"]
+
+
+def test_the_weights_of_classes_are_kept_and_read_back(disk: Disk) -> None:
+    region = Region()
+    for number, length in enumerate((1024, 32768)):
+        facts = pb.CellFacts(
+            cell_id=f"c{number}",
+            address=pb.Address(host="127.0.0.1", port=8000 + number),
+            models=[pb.ModelFacts(id="m", max_model_len=length)],
+        )
+        hello = pb.Hello(node=f"n{number}", site="s", incarnation=1, cells=[facts])
+        region.loop.hello(hello, region.clock.now())
+        region.beat(f"c{number}", node=f"n{number}")
+    region.tick()
+    keep(Keeper(disk, region.loop, "r"))
+    again = KeptFleet.model_validate_json(disk.saved[0].model_dump_json())
+    assert region.loop.published is not None
+    told = region.loop.published.classes["m"]
+    assert {each.max_model_len: each.weights for each in again.classes} == {
+        length: {each.cell_id: {"gw-1": each.weight, "gw-2": each.weight} for each in of_class["gw-1"]}
+        for length, of_class in zip((1024, 32768), told, strict=True)
+    }

@@ -50,7 +50,7 @@ class Sink:
     def hello(self, hello: pb.Hello, now: float) -> None:
         self.hellos.append(hello)
 
-    def telemetry(self, node: str, telemetry: pb.Telemetry, now: float) -> None:
+    def telemetry(self, node: str, telemetry: pb.Telemetry, now: float, *_: object) -> None:
         self.beats.append(telemetry)
 
     def event(self, node: str, event: pb.CellEvent, now: float) -> None:

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace_controller.inventory import Pools, RowMemory
-from headrace_controller.inventory.pools import build_pools
+from headrace_controller.inventory.pools import Memberships, build_pools
 from tests.unit.controller.inventory.builders import fleet_of, hello
 
 VALUE = st.one_of(st.just(math.nan), st.floats(0, 1), st.sampled_from([0.0, 0.5, 1.0]))
@@ -67,3 +67,21 @@ def test_memory_follows_rows_and_blanks_those_of_another_cell() -> None:
     assert np.isnan(memory["x"][fleet.row("c")]).all()
     assert np.isnan(memory["x"][fleet.row("d")]).all()
     assert memory["x"][fleet.row("b")].tolist() == [7.0, 7.0]
+
+
+@given(st.lists(st.tuples(st.sampled_from("abcde"), st.sets(st.sampled_from(("m", "n", "o")))), max_size=30))
+def test_memberships_are_those_of_a_plain_sort_however_cells_come_and_go(
+    steps: list[tuple[str, set[str]]],
+) -> None:
+    """A cell that serves nothing any more is gone."""
+    memberships, serves = Memberships(), dict[str, set[str]]()
+    seen = {"m": 7, "n": 3, "o": 9}
+    for cell_id, models in steps:
+        memberships.remove(cell_id, serves.get(cell_id, set()))
+        memberships.add(cell_id, ord(cell_id), models)
+        serves[cell_id] = models
+        found = memberships.pools(seen)
+        expected = sorted((model, cell, ord(cell)) for cell, own in serves.items() for model in own)
+        told = zip(found.pool.tolist(), found.row.tolist(), strict=True)
+        assert [(found.models[pool], chr(row), row) for pool, row in told] == expected
+        assert (found.models, found.ids.tolist()) == (("m", "n", "o"), [7, 3, 9])

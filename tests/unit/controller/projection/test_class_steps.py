@@ -172,3 +172,19 @@ def test_whoever_stays_moves_within_the_factor_and_gets_there(
             break
         before, pushes = now, pushes + 1
         assert pushes < 20
+
+
+def test_a_restarted_controller_moves_kept_class_weights_no_further_than_others() -> None:
+    """What was told of a class before counts as pushed, and what was not told to all gateways does not."""
+    pool = Pool()
+    before = told_half(pool)
+    told = {cell: dict.fromkeys(GATEWAYS, before) for cell in "abc"} | {"d": {"g": before}}
+    young = pool.projector = pool.make()
+    everything = {cell: {"m": dict.fromkeys(GATEWAYS, before)} for cell in "abcd"}
+    young.divide(EVEN)
+    young.seed(pool.fleet, everything, pool.now)
+    young.seed_class(pool.fleet, "m", 1024, told)
+    young.seed_class(pool.fleet, "unknown", 1024, told)
+    pool.tick(0.1, force=True)
+    assert pool.short()["c"] >= before // 2
+    assert pool.short()["d"] == 1

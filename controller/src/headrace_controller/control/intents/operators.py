@@ -109,6 +109,12 @@ class Operators(Witness):
         """Hold the weights that are pushed, or let them go."""
         return self._set(Wish(kind=Kind.FREEZE, cause=cause), on, by)
 
+    def picker(self, on: bool, cause: str, by: Actor) -> Kept:
+        """Let the picker name cells, or leave all requests to the weights."""
+        if not self._settings.picker.enabled:
+            raise Refused("there is no picker; set picker.enabled and restart the controller")
+        return self._set(Wish(kind=Kind.PICKER_OFF, cause=cause), not on, by)
+
     def override(self, cell_id: str, weight: int | None, cause: str, by: Actor) -> Kept:
         """Set a cell's weight; None leaves it to the pressures again."""
         most = self._settings.projection.max_weight
@@ -225,6 +231,7 @@ class Operators(Witness):
         return Intents(
             shadow=bool(of(Kind.SHADOW)),
             frozen=bool(of(Kind.FREEZE)),
+            picker_off=bool(of(Kind.PICKER_OFF)),
             overrides={cell: wish.weight or 1 for cell, wish in of(Kind.OVERRIDE).items()},
             cordoned_sites=frozenset(of(Kind.CORDON)),
             pins={model: frozenset(wish.sites) for model, wish in of(Kind.PIN).items()},

@@ -20,6 +20,7 @@ class Kind(StrEnum):
     CORDON = "cordon"
     PIN = "pin"
     DRAIN = "drain"
+    PICKER_OFF = "picker off"
 
 
 class Wish(Settings):

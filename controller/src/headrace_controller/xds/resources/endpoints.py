@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import ipaddress
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from operator import attrgetter
 from typing import Any
 
-from envoy.config.endpoint.v3 import endpoint_pb2
+from envoy.config.endpoint.v3 import endpoint_components_pb2, endpoint_pb2
 
 from headrace_controller.projection.plan import Cells, Endpoints
 from headrace_controller.xds.resources.transport import tls_mark
 
 TOTAL_WEIGHT_LIMIT = 1 << 32
+_weight_of = attrgetter("load_balancing_weight")
 
 
 class WeightError(ValueError):
@@ -78,43 +80,67 @@ class Assignment:
                 kept.value = weight
 
     def _rebuild(self, endpoints: Endpoints, weights: Sequence[int]) -> None:
-        left_out: list[LeftOut] = []
-        usable = list(self._usable(endpoints, weights, left_out))
-        self.left_out = tuple(left_out)
+        cells = endpoints.cells
+        hosts = list(map(canonical_ip, cells.hosts))
+        ports, by_tls = cells.ports, [cell_id in cells.tls for cell_id in cells.ids]
+        self.left_out = ()
+        if not _are_usable(hosts, ports):
+            usable, self.left_out = _find_usable(self._pool, cells, hosts)
+            hosts, ports = [hosts[at] for at in usable], [ports[at] for at in usable]
+            by_tls, weights = [by_tls[at] for at in usable], [weights[at] for at in usable]
         # A new one each time: a message gives the memory of what was deleted from it back with itself only.
         self._message = endpoint_pb2.ClusterLoadAssignment(cluster_name=self._name)
         self._kept = []
-        if not usable:
+        if not hosts:
             return
-        locality = self._message.endpoints.add().lb_endpoints
-        mark = tls_mark() if endpoints.cells.tls else None
-        for cell_id, host, port, weight in usable:
-            # Set field by field: several times faster than building and copying messages.
-            each = locality.add()
-            socket = each.endpoint.address.socket_address
-            socket.address, socket.port_value = host, port
-            each.load_balancing_weight.value = weight
-            if mark is not None and cell_id in endpoints.cells.tls:
-                each.metadata.CopyFrom(mark)
-            self._kept.append(each.load_balancing_weight)
+        # Put together from endpoints that are serialised already, and parsed as one: a pool of thousands that
+        # a cell joins or leaves is not built again field by field.
+        locality = self._message.endpoints.add()
+        locality.MergeFromString(b"".join(map(_serialised, hosts, ports, by_tls)))
+        self._kept = list(map(_weight_of, locality.lb_endpoints))
+        for kept, weight in zip(self._kept, weights, strict=True):
+            kept.value = weight
 
-    def _usable(
-        self, endpoints: Endpoints, weights: Sequence[int], left_out: list[LeftOut]
-    ) -> Iterator[tuple[str, str, int, int]]:
-        # Envoy refuses the whole pool for one bad address, and silently drops a second host with
-        # the address of the first.
-        first: dict[tuple[str, int], str] = {}
-        for endpoint, weight in zip(endpoints, weights, strict=True):
-            host = canonical_ip(endpoint.host)
-            if host is None or not 0 < endpoint.port <= 65535:
-                reason = f"{endpoint.host}:{endpoint.port} is no IP address and port"
-            elif other := first.get((host, endpoint.port)):
-                reason = f"{host}:{endpoint.port} is also the address of {other}"
-            else:
-                first[(host, endpoint.port)] = endpoint.cell_id
-                yield endpoint.cell_id, host, endpoint.port, weight
-                continue
-            left_out.append(LeftOut(self._pool, endpoint.cell_id, reason))
+
+def _are_usable(hosts: Sequence[str | None], ports: Sequence[int]) -> bool:
+    """Whether Envoy can be told of all these: it refuses the whole pool for one bad address, and silently
+    drops a second host with the address of the first."""
+    if not hosts:
+        return True
+    one_each = len(set(zip(hosts, ports, strict=True))) == len(hosts)
+    return one_each and None not in hosts and min(ports) > 0 and max(ports) <= 65535
+
+
+def _find_usable(
+    pool: str, cells: Cells, hosts: Sequence[str | None]
+) -> tuple[list[int], tuple[LeftOut, ...]]:
+    """The places of those that Envoy can be told of, and the others with the reasons."""
+    usable, left_out = [], []
+    first: dict[tuple[str, int], str] = {}
+    for at, (cell_id, given, port) in enumerate(zip(cells.ids, cells.hosts, cells.ports, strict=True)):
+        host = hosts[at]
+        if host is None or not 0 < port <= 65535:
+            left_out.append(LeftOut(pool, cell_id, f"{given}:{port} is no IP address and port"))
+        elif other := first.get((host, port)):
+            left_out.append(LeftOut(pool, cell_id, f"{host}:{port} is also the address of {other}"))
+        else:
+            first[(host, port)] = cell_id
+            usable.append(at)
+    return usable, tuple(left_out)
+
+
+@lru_cache(maxsize=65536)
+def _serialised(host: str | None, port: int, tls: bool) -> bytes:
+    """One endpoint, of weight 1, as it stands in a serialised locality."""
+    locality = endpoint_components_pb2.LocalityLbEndpoints()
+    each = locality.lb_endpoints.add()
+    socket = each.endpoint.address.socket_address
+    socket.address, socket.port_value = host or "", port
+    each.load_balancing_weight.value = 1
+    if tls:
+        each.metadata.CopyFrom(tls_mark())
+    serialised: bytes = locality.SerializeToString()
+    return serialised
 
 
 def check_weights(pool: str, weights: Sequence[int]) -> None:

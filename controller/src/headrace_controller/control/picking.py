@@ -1,0 +1,230 @@
+"""Keeps the picker's picture of the fleet: who may be named, and what engines say of themselves."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Final
+
+import numpy as np
+from prometheus_client import CollectorRegistry
+
+from headrace_controller.control.pick_metrics import PickMetrics
+from headrace_controller.control.witness import Witness
+from headrace_controller.gateway.identity import GatewayOf
+from headrace_controller.inventory import Fleet, Pools
+from headrace_controller.picker.candidates import Candidates, Flags, Ints, Lineup
+from headrace_controller.picker.guards import Standing
+from headrace_controller.picker.picker import Picker
+from headrace_controller.picker.profiles import speed_of
+from headrace_controller.picker.recent import PickView
+from headrace_controller.picker.service import Hooks, PickerService
+from headrace_controller.picker.view import Rows, greatest_lengths, line_up, paths, penalty, placed
+from headrace_controller.pressure import Pressures
+from headrace_controller.projection import NO_INTENTS, Intents, Projected
+from headrace_controller.settings import ControllerSettings
+from headrace_pb.v1 import telemetry_pb2 as pb
+from headrace_shared.clock import Clock
+from headrace_shared.signals import CELL_SIGNALS
+
+_WAITING: Final = CELL_SIGNALS.index("queue_depth")
+
+
+@dataclass(frozen=True, slots=True)
+class PickerStatus:
+    """The picker at a glance; `enabled` is the settings'. `said`: why it names nobody, "" = it does. Errors
+    are how many times too long or short a typical prediction is, and a plain guess; None = not enough
+    requests."""
+
+    enabled: bool = False
+    on: bool = False
+    naming: bool = False
+    said: str = "picker.enabled is not set"
+    open_requests: int = 0
+    lost_requests: int = 0
+    picks: Mapping[str, int] = field(default_factory=dict)
+    prediction_error: float | None = None
+    guess_error: float | None = None
+    slow_share: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """One pool's lineup, and where its cells stand among the projected memberships."""
+
+    model: str
+    lineup: Lineup
+    rows: Rows
+    places: Ints
+
+
+@dataclass(frozen=True, slots=True)
+class _Of:
+    """What lineups are made of. The projector gives the same arrays as long as nothing of them changes."""
+
+    row: Ints
+    pools: Pools
+    addresses: int
+    rows: int
+
+    def is_same(self, other: _Of) -> bool:
+        """True where lineups made of the one are those of the other."""
+        same = self.row is other.row and self.pools is other.pools
+        return same and (self.addresses, self.rows) == (other.addresses, other.rows)
+
+
+class PickerFeed(Witness):
+    """A witness that gives the picker its candidates at each tick, and engines' figures at each beat.
+    `counts` are its picks by outcome, as they are counted elsewhere."""
+
+    def __init__(
+        self, picker: Picker, fleet: Fleet, clock: Clock, counts: Mapping[str, int] = MappingProxyType({})
+    ) -> None:
+        self.picker = picker
+        self._counts = counts
+        self._fleet = fleet
+        self._clock = clock
+        self._rows: dict[Lineup, Rows] = {}
+        self._parts: list[_Part] = []
+        self._of: _Of | None = None
+        self._models: dict[str, str] = {}
+        self._intents = NO_INTENTS
+        picker.usable = self._usable
+
+    def explain(self, request: str) -> PickView | None:
+        """A recent pick; None where it is not kept."""
+        return self.picker.recent.view(request, self._clock.now())
+
+    def status(self) -> PickerStatus:
+        """The picker at a glance."""
+        now, book = self._clock.now(), self.picker.book
+        standing = self.picker.guard.standing(now)
+        said = self._said(standing)
+        return PickerStatus(
+            enabled=True,
+            on=not self._intents.picker_off,
+            naming=not said,
+            said=said,
+            open_requests=book.open_requests,
+            lost_requests=book.lost,
+            picks=dict(self._counts),
+            prediction_error=_times(standing.error),
+            guess_error=_times(standing.guess_error),
+            slow_share=standing.slow_share,
+        )
+
+    def _said(self, standing: Standing) -> str:
+        if self._intents.picker_off:
+            return "switched off by an operator"
+        if self._intents.shadow:
+            return "shadow: nothing of what is computed takes effect"
+        return f"stands aside: {standing.reason}" if not standing.on else ""
+
+    # control.witness.Witness
+
+    def told(self, node: str, telemetry: pb.Telemetry, now: float) -> None:
+        fleet = self._fleet
+        for beat in telemetry.cells:
+            row, model = fleet.get(beat.cell_id), self._models.get(beat.cell_id)
+            if row is None or model is None or fleet.engine_stale[row]:
+                continue
+            read_at = float(fleet.engine_read_at[row])
+            self.picker.told(
+                beat.cell_id,
+                model,
+                float(fleet.in_flight[row]),
+                float(fleet.signals[row, _WAITING]),
+                read_at if read_at == read_at else now,
+                now,
+            )
+
+    def forgotten(self, cell_id: str, now: float) -> None:
+        self._models.pop(cell_id, None)
+        self.picker.forget(cell_id, now)
+
+    def intended(self, intents: Intents, now: float) -> None:
+        self._intents = intents
+        self.picker.on = not (intents.picker_off or intents.shadow)
+
+    def scored(self, pressures: Pressures, projected: Projected, now: float) -> None:
+        fleet = self._fleet
+        of = _Of(projected.row, projected.pools, fleet.addresses_version, fleet.rows_version)
+        if self._of is None or not of.is_same(self._of):
+            self._line_up(projected, now)
+            self._of = of
+        health, ramp, overrides = pressures.health(), projected.ramp, projected.overrides
+        made = {}
+        for part in self._parts:
+            row, at = part.rows.row, part.places
+            for number, gateway in enumerate(fleet.gateways):
+                rtt_s, away = paths(fleet, row, number, now)
+                factor = penalty(
+                    pressures.pressure[number, row],
+                    health[row],
+                    ramp[at],
+                    None if overrides is None else overrides[at],
+                    away,
+                )
+                made[gateway, part.model] = Candidates(part.lineup, now, rtt_s, factor)
+        self.picker.candidates = made
+
+    def _line_up(self, projected: Projected, now: float) -> None:
+        fleet, pools = self._fleet, projected.pools
+        greatest = greatest_lengths(fleet, pools).tolist()
+        parts = []
+        for number, model in enumerate(pools.models):
+            members = np.flatnonzero(projected.pool == number)
+            cells = placed(fleet, projected.row[members].tolist())
+            lineup = line_up(
+                fleet, model, cells, [self._join(row, model, now) for _, row, _ in cells], greatest[number]
+            )
+            rows = np.array([row for _, row, _ in cells], dtype=np.int64)
+            places = members[[place for place, *_ in cells]] if cells else members[:0]
+            parts.append(_Part(model, lineup, Rows(rows, fleet.generation[rows]), places))
+        self._parts = parts
+        self._rows = {part.lineup: part.rows for part in parts}
+        self.picker.keep(frozenset(pools.models))
+
+    def _join(self, row: int, model: str, now: float) -> int:
+        facts = self._fleet.facts_of(row)
+        self._models.setdefault(facts.cell_id, model)
+        return self.picker.join(facts.cell_id, model, speed_of(gpu.name for gpu in facts.gpus), now)
+
+    def _usable(self, lineup: Lineup) -> Flags | None:
+        rows = self._rows.get(lineup)
+        return None if rows is None else rows.usable(self._fleet)
+
+
+def _times(error: float | None) -> float | None:
+    return None if error is None else float(np.exp(error))
+
+
+class Picking:
+    """The running fast loop: the picker, what feeds it, what counts it, and the service in front of it.
+
+    With `gateway_of` a gateway's certificate must name it; `on_refused` hears why one was not served.
+    """
+
+    def __init__(
+        self,
+        settings: ControllerSettings,
+        clock: Clock,
+        fleet: Fleet,
+        registry: CollectorRegistry,
+        gateway_of: GatewayOf | None = None,
+        on_refused: Callable[[str], None] = lambda reason: None,
+    ) -> None:
+        # Several controllers that know the same must not make the same choices.
+        chance = np.random.default_rng()
+        self.picker = Picker(settings.picker, settings.capability, chance)
+        metrics = PickMetrics(registry, self.picker.book)
+        self.feed = PickerFeed(self.picker, fleet, clock, metrics.counts)
+        self.service = PickerService(
+            self.picker,
+            clock,
+            settings.picker,
+            [gateway.id for gateway in settings.gateways],
+            Hooks(metrics.picked, metrics.served, on_refused),
+            gateway_of,
+        )

@@ -1,0 +1,213 @@
+"""The slow loop bounds the fast one: who may be named, at the very moment."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from prometheus_client import CollectorRegistry
+
+from headrace_controller.control.picking import Picking
+from headrace_controller.picker import cost
+from headrace_controller.picker.requests import Ask, Outcome, Pick
+from headrace_controller.projection import Intents
+from headrace_pb.v1 import telemetry_pb2 as pb
+from tests.unit.controller.control.region import Region
+
+
+class Picked(Region):
+    """A region with a picker, and a cell a node."""
+
+    def __init__(self, *cells: str, more: str = "") -> None:
+        super().__init__(f"picker: {{enabled: true, trickle: 0, tolerance: 0}}\n{more}")
+        self.picking = Picking(self.settings, self.clock, self.loop.fleet, CollectorRegistry())
+        self.loop.witnesses.append(self.picking.feed)
+        self.ports: dict[str, int] = {}
+        self.asked = 0
+        for cell in cells:
+            self.join(cell)
+        self.round()
+
+    def join(self, cell: str, length: int = 4096, host: str = "127.0.0.1", gpu: str = "") -> None:
+        self.ports.setdefault(cell, max(self.ports.values(), default=7999) + 1)
+        facts = pb.CellFacts(
+            cell_id=cell,
+            address=pb.Address(host=host, port=self.ports[cell]),
+            models=[pb.ModelFacts(id="m", max_model_len=length)],
+            gpus=[pb.GpuFacts(uuid=cell, name=gpu)] if gpu else [],
+        )
+        hello = pb.Hello(node=f"n-{cell}", site="s", incarnation=1, cells=[facts])
+        self.loop.hello(hello, self.clock.now())
+
+    def round(self, times: int = 3, **figures: Any) -> None:
+        """Beats of all cells and a tick."""
+        for _ in range(times):
+            for cell in self.ports:
+                self.tell(cell, **figures)
+            self.tick()
+
+    def tell(self, cell: str, rtt_ms: float = 5.0, **figures: Any) -> None:
+        waiting = figures.pop("waiting", 0)
+        beat = pb.CellBeat(
+            cell_id=cell,
+            engine_state=pb.ENGINE_STATE_SERVING,
+            serving_ms=600_000,
+            signals=pb.Signals(queue_depth=waiting, kv_fill=0.1, compute_active=0.1, memory_bw_util=0.1),
+            sources=[pb.SourceBeat(name="engine", status=pb.SOURCE_STATUS_OK, age_ms=0)],
+            **figures,
+        )
+        path = pb.PathBeat(gateway="gw-1", rtt_ms=rtt_ms, jitter_ms=0.0, loss=0.0, age_ms=0)
+        now = self.clock.now()
+        self.loop.telemetry(f"n-{cell}", pb.Telemetry(cells=[beat], paths=[path]), now)
+        self.loop.alive(f"n-{cell}", now)
+
+    def pick(self, gateway: str = "gw-1", **more: Any) -> Pick:
+        self.asked += 1
+        asks = {"tokens": 100, "routed_length": 0, **more}
+        return self.picking.picker.pick(gateway, Ask(f"r{self.asked}", "m", **asks), self.clock.now())
+
+    def named(self, times: int = 30, **more: Any) -> set[str]:
+        """All who are named by so many picks, for retries too."""
+        return {cell for _ in range(times) for cell in self.pick(**more).cells}
+
+
+def test_ready_cells_are_named_by_the_addresses_that_envoy_holds() -> None:
+    region = Picked("a", "b")
+    region.join("odd", host="not-an-ip")
+    region.round()
+    assert region.named() == {"a", "b"}
+    assert set(region.pick().addresses) == {"127.0.0.1:8000", "127.0.0.1:8001"}
+
+
+def test_a_cell_that_fails_is_not_named_from_that_moment_on() -> None:
+    region = Picked("a", "b")
+    event = pb.CellEvent(cell_id="a", kind=pb.CELL_EVENT_KIND_ENGINE_DOWN, cause="exit", event_id=1)
+    region.loop.event("n-a", event, region.clock.now())
+    # No tick has been.
+    assert region.named() == {"b"}
+
+
+def test_a_draining_cell_is_not_named_and_comes_back() -> None:
+    region = Picked("a", "b")
+    region.loop.drain("a", "new driver", None)
+    assert region.named() == {"b"}
+    region.loop.undrain("a", "done")
+    region.round()
+    assert region.named() == {"a", "b"}
+
+
+def test_a_silent_node_is_not_named() -> None:
+    region = Picked("a", "b", more="")
+    region.loop.book.use(region.settings.lifecycle.model_copy(update={"on_silence": "fail"}))
+    for _ in range(12):
+        region.tell("b")
+        region.tick()
+    assert region.named() == {"b"}
+
+
+def test_operators_bound_it() -> None:
+    region = Picked("a", "b")
+    region.loop.intents = Intents(overrides={"a": 1, "b": 50})
+    region.round()
+    assert {region.pick(session=str(n)).cells[0] for n in range(3)} == {"b"}
+    region.loop.intents = Intents(pins={"m": frozenset({"elsewhere"})})
+    region.round()
+    assert region.pick().outcome is Outcome.NO_CELL
+    region.loop.intents = Intents(shadow=True)
+    region.round()
+    assert region.pick() == Pick(Outcome.OFF)
+    assert region.picking.feed.status().said.startswith("shadow")
+    region.loop.intents = Intents()
+    region.round()
+    assert region.named() == {"a", "b"}
+
+
+def test_an_operator_switches_it_off_and_on() -> None:
+    region = Picked("a")
+    region.loop.intents = Intents(picker_off=True)
+    assert region.pick().outcome is Outcome.OFF
+    status = region.picking.feed.status()
+    assert (status.on, status.naming, status.said) == (False, False, "switched off by an operator")
+    region.loop.intents = Intents()
+    assert region.pick().outcome is Outcome.NAMED
+    assert region.picking.feed.status().naming
+
+
+def test_small_cells_get_nothing_that_is_too_long() -> None:
+    region = Picked()
+    region.join("small", length=4096)
+    region.join("large", length=32768)
+    region.round()
+    assert region.named(tokens=3000) == {"small", "large"}
+    assert region.named(tokens=9000) == {"large"}
+    assert region.named(tokens=3000, output=2000) == {"large"}
+    region.loop.drain("large", "x", None)
+    assert region.pick(tokens=9000).outcome is Outcome.NO_CELL
+    region.round()
+    assert region.pick(tokens=9000).outcome is Outcome.NO_CELL
+
+
+def test_what_engines_say_moves_it_within_a_beat() -> None:
+    """Another controller has filled a."""
+    region = Picked("a", "b")
+    region.tell("a", waiting=40, in_flight=60)
+    region.tell("b", waiting=0, in_flight=1)
+    assert {region.pick().cells[0] for _ in range(20)} == {"b"}
+
+
+def test_far_cells_are_named_less_and_those_out_of_reach_never() -> None:
+    region = Picked("a", "b")
+    for _ in range(3):
+        region.tell("a", rtt_ms=200.0)
+        region.tell("b", rtt_ms=2.0)
+        region.tick()
+    assert region.pick().cells[0] == "b"
+    row = region.loop.fleet.row("b")
+    region.loop.fleet.loss[row, 0] = 1.0
+    region.tick(0.3)
+    assert region.named() == {"a"}
+    assert "b" in region.named(gateway="gw-2")
+
+
+def test_who_refuses_connections_is_not_named() -> None:
+    region = Picked("a", "b")
+    fleet, row = region.loop.fleet, region.loop.fleet.row("a")
+    fleet.gateway_refused[row], fleet.gateway_refused_at[row] = 3, region.clock.now()
+    region.tick(0.3)
+    assert region.named() == {"b"}
+
+
+def test_a_loop_that_stands_still_makes_picks_stale() -> None:
+    region = Picked("a")
+    region.clock.advance(1.01)
+    assert region.pick().outcome is Outcome.STALE
+    region.round()
+    assert region.pick().outcome is Outcome.NAMED
+
+
+def test_a_forgotten_cell_leaves_nothing_behind() -> None:
+    region = Picked("a", "b", more="")
+    picker = region.picking.picker
+    slot = picker.book.get("a")
+    for _ in range(10):
+        region.pick()
+    region.loop.fleet.remove("a")
+    region.picking.feed.forgotten("a", region.clock.now())
+    del region.ports["a"]
+    region.round()
+    assert region.named() == {"b"}
+    region.join("c")
+    region.round()
+    assert picker.book.get("c") == slot
+    assert picker.book.table[slot, cost.PENDING] == 0
+    picker.book.check()
+
+
+def test_gpus_say_where_learning_starts() -> None:
+    region = Picked()
+    region.join("fast", gpu="NVIDIA H200")
+    region.join("slow", gpu="Tesla T4")
+    region.round()
+    table = region.picking.picker.book.table
+    rates = [table[region.picking.picker.book.get(cell), cost.S_PER_TOKEN] for cell in ("slow", "fast")]
+    assert rates[0] / rates[1] == pytest.approx(989 / 65)
