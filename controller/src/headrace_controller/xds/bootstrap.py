@@ -13,6 +13,8 @@ from headrace_shared.tls import TlsSettings
 
 Tree = dict[str, Any]
 
+MAX_STREAMS = 32_768
+
 
 def render(
     gateway_id: str,
@@ -94,6 +96,10 @@ def _controller(address: HostPort, tls: TlsSettings | None) -> Tree:
         "name": CONTROLLER_CLUSTER,
         "type": "STATIC" if _is_ip(address.host) else "STRICT_DNS",
         "connect_timeout": "1s",
+        "circuit_breakers": {
+            # With a picker each request that waits for its first token holds a stream here.
+            "thresholds": [{"max_pending_requests": MAX_STREAMS, "max_requests": MAX_STREAMS}]
+        },
         "typed_extension_protocol_options": {
             "envoy.extensions.upstreams.http.v3.HttpProtocolOptions": options
         },

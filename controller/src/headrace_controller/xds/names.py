@@ -27,6 +27,12 @@ CONTROLLER_CLUSTER: Final = "headrace-controller"
 METADATA_NAMESPACE: Final = "headrace"
 """The dynamic-metadata namespace of a request; `model` in it is the body's `model`."""
 
+PICK_NAMESPACE: Final = "headrace-pick"
+"""That of the endpoints which the picker names; no filter that reads requests writes there."""
+PICK_KEY: Final = "endpoints"
+GATEWAY_METADATA: Final = "x-headrace-gateway"
+"""By which a gateway says in gRPC metadata who it is, where the protocol has no place for it."""
+
 
 _POOL: Final = "pool/"
 _CLASS: Final = "class/"
@@ -48,3 +54,11 @@ def model_of(cluster: str) -> str | None:
         return cluster.removeprefix(_POOL)
     length, separator, model = cluster.removeprefix(_CLASS).partition("/")
     return model if separator and length.isdigit() and cluster.startswith(_CLASS) else None
+
+
+def length_of(cluster: str) -> int | None:
+    """The length of the class that a cluster of ours is, tokens; 0 for a whole pool, None for a cluster
+    of another kind."""
+    if cluster.startswith(_POOL):
+        return 0
+    return int(cluster.removeprefix(_CLASS).partition("/")[0]) if model_of(cluster) is not None else None

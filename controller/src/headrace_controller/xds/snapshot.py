@@ -9,12 +9,18 @@ from envoy.config.endpoint.v3 import endpoint_pb2
 from google.protobuf import any_pb2
 
 from headrace_controller.projection.plan import Endpoints, Plan, PoolShape
-from headrace_controller.settings import EnvoySettings, GatewayReportsSettings, GatewaySettings
+from headrace_controller.settings import (
+    EnvoySettings,
+    GatewayReportsSettings,
+    GatewaySettings,
+    PickerSettings,
+)
 from headrace_controller.xds.names import CDS, EDS, LDS, RDS, SHORT, TYPES, class_name, cluster_name
 from headrace_controller.xds.refs import refs_of
 from headrace_controller.xds.resources.clusters import Baseline, build_cluster
 from headrace_controller.xds.resources.endpoints import Assignment, LeftOut, WeightError
 from headrace_controller.xds.resources.listeners import build_listener
+from headrace_controller.xds.resources.picking import FOREIGN_HEADERS
 from headrace_controller.xds.resources.routes import RouteBuilder
 from headrace_controller.xds.resources.wire import packed
 from headrace_controller.xds.upstreams import PLAIN_UPSTREAM, Upstream
@@ -93,7 +99,7 @@ class SnapshotBuilder:
     """Builds the snapshots of one gateway, and keeps what did not change.
 
     `aliases` are other names of models, `upstreams` say how the engines of a model are spoken to,
-    `reports` how gateways report to the controller, None = not at all.
+    `reports` how gateways report to the controller, `picker` how they ask it for cells; None = not at all.
     `epoch_ns` (Unix time) starts every version, so that a later builder's versions are higher. An
     unchanged plan gives the same `Snapshot` object; a change of weights makes only the EDS
     resources of its pools anew. A build that raises changes no version.
@@ -109,8 +115,10 @@ class SnapshotBuilder:
         aliases: Mapping[str, str] | None = None,
         upstreams: Mapping[str, Upstream] | None = None,
         reports: GatewayReportsSettings | None = None,
+        picker: PickerSettings | None = None,
     ) -> None:
         self._gateway = gateway
+        self._picker = picker
         self._reports = reports
         self._envoy = envoy
         self._baseline: Baseline | None = baseline
@@ -119,7 +127,9 @@ class SnapshotBuilder:
         self._pools: dict[str, _Pool] = {}
         self._aliases = dict(aliases or {})
         self._upstreams = dict(upstreams or {})
-        self._routes = RouteBuilder(envoy, baseline, self._aliases, self._upstreams)
+        self._routes = RouteBuilder(
+            envoy, baseline, self._aliases, self._upstreams, FOREIGN_HEADERS if picker is not None else ()
+        )
         self._models: tuple[str, ...] | None = None
         self._shapes: Mapping[str, PoolShape] = {}
         self._clusters: tuple[_Cluster, ...] = ()
@@ -188,7 +198,11 @@ class SnapshotBuilder:
     ) -> dict[str, Mapping[str, Resource]]:
         """LDS, RDS and CDS, which depend on the models, their pools' shapes and the settings only."""
         listener = build_listener(
-            self._gateway, self._envoy, renames=bool(self._aliases), reports=self._reports
+            self._gateway,
+            self._envoy,
+            renames=bool(self._aliases),
+            reports=self._reports,
+            picker=self._picker,
         )
         routes = self._routes.build(models, plan.shapes)
         box = any_pb2.Any(type_url=RDS, value=routes.value)
@@ -214,7 +228,9 @@ class SnapshotBuilder:
                 made[name] = self._static[CDS][name]
                 continue
             upstream = self._upstreams.get(cluster.model, PLAIN_UPSTREAM)
-            message = build_cluster(name, self._envoy, self._baseline, cluster.shape, upstream)
+            message = build_cluster(
+                name, self._envoy, self._baseline, cluster.shape, upstream, picks=self._picker is not None
+            )
             made[name] = self._keep_same(CDS, name, packed(message), refs_of(message), version)
         return made
 

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 import yaml
 
+from headrace_controller.picker.service import MAX_STREAMS
 from headrace_controller.xds.bootstrap import render
 from headrace_shared.net import HostPort
 from headrace_shared.tls import TlsSettings
@@ -72,3 +73,8 @@ def test_the_example_that_we_ship_is_what_render_writes() -> None:
     lines = EXAMPLE.read_text().splitlines(keepends=True)
     body = "".join(line for line in lines if not line.startswith("#"))
     assert body.strip() == render("gw-1", HostPort("127.0.0.1", 18001), 9901).strip()
+
+
+def test_as_many_requests_may_wait_for_their_first_token_as_the_picker_takes() -> None:
+    (threshold,) = cluster(HostPort("10.0.0.9", 18001))["circuit_breakers"]["thresholds"]
+    assert threshold["max_requests"] == threshold["max_pending_requests"] == MAX_STREAMS

@@ -101,3 +101,17 @@ def test_no_class_is_taken_for_a_pool(model: str, length: int, other: str) -> No
 @pytest.mark.parametrize("cluster", ["", "headrace-controller", "class/x/m", "class/12", "pools/m"])
 def test_other_clusters_are_of_no_model(cluster: str) -> None:
     assert model_of(cluster) is None
+
+
+def test_a_plain_envoy_tries_again_only_where_that_was_asked_for() -> None:
+    """The lab's second row of baselines has our retries and nothing else of ours."""
+
+    def retries(baseline: str | None, asked: bool) -> int:
+        settings = EnvoySettings(baseline_retries=asked)
+        value = RouteBuilder(settings, baseline).build(["m"], {}).value
+        made = route_pb2.RouteConfiguration.FromString(value)
+        (route,) = [r for r in made.virtual_hosts[0].routes if r.name == "pool/m"]
+        return int(route.route.retry_policy.num_retries.value)
+
+    assert retries(None, False) == retries("rr", True) == EnvoySettings().retries
+    assert retries("rr", False) == 0

@@ -14,6 +14,7 @@ from google.protobuf import wrappers_pb2
 
 from headrace_controller.projection.plan import PLAIN, PoolShape
 from headrace_controller.settings import EnvoySettings
+from headrace_controller.xds.resources.picking import obeying
 from headrace_controller.xds.resources.transport import set_transport
 from headrace_controller.xds.resources.wire import bearer, extension, from_ads, packed, seconds, u32
 from headrace_controller.xds.upstreams import PLAIN_UPSTREAM, Upstream
@@ -41,10 +42,12 @@ def build_cluster(
     baseline: Baseline | None,
     shape: PoolShape = PLAIN,
     upstream: Upstream = PLAIN_UPSTREAM,
+    picks: bool = False,
 ) -> Any:
     """The cluster `name`, which is also the name of its endpoints; `shape` is its pool's.
 
-    A baseline is a plain Envoy: active health checks always, no outlier detection.
+    With `picks` it obeys the picker. A baseline is a plain Envoy: active health checks always, no outlier
+    detection.
     """
     cluster = cluster_pb2.Cluster(
         name=name,
@@ -53,7 +56,7 @@ def build_cluster(
             service_name=name, eds_config=from_ads(EDS_FETCH_TIMEOUT_S)
         ),
         connect_timeout=seconds(settings.connect_timeout_s),
-        load_balancing_policy=_balancing(baseline),
+        load_balancing_policy=obeying(_balancing(None)) if picks else _balancing(baseline),
         common_lb_config=_common_balancing(),
         circuit_breakers=_circuit_breakers(),
     )

@@ -13,9 +13,15 @@ from envoy.extensions.filters.network.http_connection_manager.v3 import http_con
 from envoy.type.matcher.v3 import regex_pb2
 from google.protobuf import struct_pb2, wrappers_pb2
 
-from headrace_controller.settings import EnvoySettings, GatewayReportsSettings, GatewaySettings
+from headrace_controller.settings import (
+    EnvoySettings,
+    GatewayReportsSettings,
+    GatewaySettings,
+    PickerSettings,
+)
 from headrace_controller.xds.names import LISTENER, METADATA_NAMESPACE, ROUTES
 from headrace_controller.xds.resources.access_logs import requests_log, tries_log
+from headrace_controller.xds.resources.picking import FILTER, picker_filter
 from headrace_controller.xds.resources.replies import local_replies
 from headrace_controller.xds.resources.routes import TRANSFORM_FILTER
 from headrace_controller.xds.resources.wire import from_ads, packed, seconds, u32
@@ -24,6 +30,8 @@ Json = json_to_metadata_pb2.JsonToMetadata
 
 OUTPUT_FIELDS = ("max_tokens", "max_completion_tokens", "max_output_tokens")
 """What a body may call its bound of the output, in tokens."""
+PICK_FIELDS = ("stream", "user")
+"""What the picker wants to know besides."""
 
 
 def build_listener(
@@ -31,14 +39,16 @@ def build_listener(
     settings: EnvoySettings,
     renames: bool = False,
     reports: GatewayReportsSettings | None = None,
+    picker: PickerSettings | None = None,
 ) -> Any:
     """The listener on `gateway.listen`; its routes come by RDS. `renames`: some of them put another
-    model's name into the body. `reports`: how it reports to the controller, None = not."""
+    model's name into the body. `reports`: how it reports to the controller, `picker`: how it asks for a
+    cell; None = not."""
     chain = listener_components_pb2.FilterChain(
         filters=[
             listener_components_pb2.Filter(
                 name="envoy.filters.network.http_connection_manager",
-                typed_config=packed(_connection_manager(settings, renames, reports)),
+                typed_config=packed(_connection_manager(gateway.id, settings, renames, reports, picker)),
             )
         ]
     )
@@ -55,7 +65,11 @@ def build_listener(
 
 
 def _connection_manager(
-    settings: EnvoySettings, renames: bool, reports: GatewayReportsSettings | None
+    gateway: str,
+    settings: EnvoySettings,
+    renames: bool,
+    reports: GatewayReportsSettings | None,
+    picker: PickerSettings | None,
 ) -> Any:
     manager = http_connection_manager_pb2
     router = router_pb2.Router(upstream_log=[tries_log(reports)] if reports else [])
@@ -71,10 +85,14 @@ def _connection_manager(
         use_remote_address=wrappers_pb2.BoolValue(value=True),
         normalize_path=wrappers_pb2.BoolValue(value=True),
         local_reply_config=local_replies(settings),
+        # By it `headrace explain --request` finds the pick.
+        always_set_request_id_in_response=picker is not None,
         http_filters=[
             manager.HttpFilter(
-                name="envoy.filters.http.json_to_metadata", typed_config=packed(_model_filter())
+                name="envoy.filters.http.json_to_metadata",
+                typed_config=packed(_model_filter(picker is not None)),
             ),
+            *_asking(gateway, picker),
             *([transform] if renames else []),
             manager.HttpFilter(name="envoy.filters.http.router", typed_config=packed(router)),
         ],
@@ -82,9 +100,16 @@ def _connection_manager(
     )
 
 
-def _model_filter() -> Any:
+def _asking(gateway: str, picker: PickerSettings | None) -> list[Any]:
+    if picker is None:
+        return []
+    config = packed(picker_filter(gateway, picker))
+    return [http_connection_manager_pb2.HttpFilter(name=FILTER, typed_config=config)]
+
+
+def _model_filter(picks: bool) -> Any:
     """Reads `model` and the most output asked for from a JSON body; marks a body that should be JSON and
-    is not."""
+    is not. With `picks` also whose request it is and whether it streams."""
     not_json = Json.KeyValuePair(
         metadata_namespace=METADATA_NAMESPACE, key="not_json", value=struct_pb2.Value(bool_value=True)
     )
@@ -97,7 +122,11 @@ def _model_filter() -> Any:
     )
     return Json(
         request_rules=Json.MatchRules(
-            rules=[rule, *(_output_rule(name) for name in OUTPUT_FIELDS)],
+            rules=[
+                rule,
+                *(_output_rule(name) for name in OUTPUT_FIELDS),
+                *(_text_rule(name) for name in PICK_FIELDS if picks),
+            ],
             # With parameters too, as in "application/json; charset=utf-8".
             # A GET has no body and no type; it must not count as a body that is not JSON.
             allow_empty_content_type=True,
@@ -111,5 +140,14 @@ def _output_rule(field: str) -> Any:
         selectors=[Json.Selector(key=field)],
         on_present=Json.KeyValuePair(
             metadata_namespace=METADATA_NAMESPACE, key="max_tokens", type=Json.ValueType.NUMBER
+        ),
+    )
+
+
+def _text_rule(field: str) -> Any:
+    return Json.Rule(
+        selectors=[Json.Selector(key=field)],
+        on_present=Json.KeyValuePair(
+            metadata_namespace=METADATA_NAMESPACE, key=field, type=Json.ValueType.STRING
         ),
     )

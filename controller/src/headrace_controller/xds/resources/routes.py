@@ -62,7 +62,8 @@ class _OfName:
 class RouteBuilder:
     """Builds the route configuration of a gateway.
 
-    `aliases` are other names of models; `upstreams` say which keys go with the requests of a model.
+    `aliases` are other names of models; `upstreams` say which keys go with the requests of a model;
+    `remove_headers` are those of clients that engines must not see.
     """
 
     def __init__(
@@ -71,8 +72,10 @@ class RouteBuilder:
         baseline: Baseline | None = None,
         aliases: Mapping[str, str] | None = None,
         upstreams: Mapping[str, Upstream] | None = None,
+        remove_headers: Sequence[str] = (),
     ) -> None:
         self._settings = settings
+        self._remove_headers = tuple(remove_headers)
         self._baseline = baseline
         self._aliases = aliases or {}
         self._upstreams = upstreams or {}
@@ -103,7 +106,9 @@ class RouteBuilder:
         )
         host = route_components_pb2.VirtualHost(name=ROUTES, domains=["*"]).SerializeToString()
         around = route_pb2.RouteConfiguration(
-            name=ROUTES, max_direct_response_body_size_bytes=u32(max(4096, len(listing.encode())))
+            name=ROUTES,
+            max_direct_response_body_size_bytes=u32(max(4096, len(listing.encode()))),
+            request_headers_to_remove=self._remove_headers,
         )
         value = around.SerializeToString() + field_of(_HOSTS, b"".join((host, *routes)))
         return Routes(ROUTES, value, frozenset().union(*(each.clusters for each in made.values())))
@@ -156,7 +161,8 @@ class RouteBuilder:
             timeout=seconds(0),
             idle_timeout=seconds(self._settings.stream_idle_timeout_s),
         )
-        if self._baseline is None and self._settings.retries:
+        tries_again = self._baseline is None or self._settings.baseline_retries
+        if tries_again and self._settings.retries:
             action.retry_policy.CopyFrom(_retry_policy(self._settings))
         route = route_components_pb2.Route(name=route_name, match=match, route=action)
         api_key = self._upstreams.get(model, PLAIN_UPSTREAM).api_key

@@ -1,0 +1,331 @@
+"""The fast loop: asked for a request, it names a cell; told what came of it, it learns.
+
+Pure but for what it keeps: every time comes in as `now` (s, one clock), chance from the generator given.
+A simulator and the gRPC service use it alike.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from headrace_controller.picker.affinity import Prefixes, Sessions
+from headrace_controller.picker.book import NOWHERE, Book, Open
+from headrace_controller.picker.candidates import UNKNOWN_LENGTH, Candidates, Flags, Floats, Lineup
+from headrace_controller.picker.choice import Choice, Need, choose, fitting
+from headrace_controller.picker.cost import RUNNING, Costs, costs
+from headrace_controller.picker.ejections import Ejections
+from headrace_controller.picker.guards import Guard
+from headrace_controller.picker.rates import Learner
+from headrace_controller.picker.recent import Recent, Trace
+from headrace_controller.picker.requests import Ask, Outcome, Pick, Served
+from headrace_controller.picker.sizes import MOST_BYTES_PER_TOKEN, Sizes
+from headrace_controller.settings import CapabilitySettings, PickerSettings
+
+MAX_AGE_S: Final = 1.0
+"""A picture of the fleet that is older is not trusted."""
+DECODE_S: Final = 0.03
+"""Taken for one token of an answer, as long as engines do not say how many requests they have."""
+OUTPUT_TOKENS: Final = 200
+FIRST_FAILURE: Final = 500
+CACHED_SHARE: Final = 0.2
+"""Cells are not judged by requests of which more than this part of the work is expected to be cached."""
+
+
+@dataclass(frozen=True, slots=True)
+class Followed:
+    """A request under way besides what the book holds of it."""
+
+    gateway: str
+    ask: Ask
+    pick: Pick
+    lineup: Lineup
+    cached: float = 0.0
+    s_per_token: float = 0.0
+
+
+class Picker:
+    """All pools at all gateways of one controller: they share one book.
+
+    `candidates` (by gateway and model) are replaced from outside, and so is `usable`: which of a lineup's
+    cells are READY at this very moment, None = all.
+    """
+
+    def __init__(
+        self, settings: PickerSettings, capability: CapabilitySettings, chance: np.random.Generator
+    ) -> None:
+        self._settings = settings
+        self._capability = capability
+        self._chance = chance
+        self._learner = Learner(settings.prefill_tokens_per_s)
+        self._followed: dict[str, Followed] = {}
+        self._ejections: dict[str, Ejections] = {}
+        self.book = Book(settings.expiry_s)
+        self.sizes = Sizes(settings.bytes_per_token)
+        self.sessions = Sessions()
+        self.prefixes = Prefixes()
+        self.guard = Guard(settings.slow_pick_s)
+        self.recent = Recent()
+        self.on = True
+        self.candidates: Mapping[tuple[str, str], Candidates] = {}
+        self.usable: Callable[[Lineup], Flags | None] = lambda lineup: None
+
+    # The fleet.
+
+    def join(self, cell_id: str, model: str, speed: float, now: float) -> int:
+        """The slot of a cell, a new one where it has none; `speed` is that of its GPUs, 1 = one H100."""
+        slot = self.book.get(cell_id)
+        if slot is None:
+            slot = self.book.slot(cell_id, now)
+            self.book.set_rates(slot, self._learner.begin(slot, model, speed))
+        return slot
+
+    def forget(self, cell_id: str, now: float) -> None:
+        """A cell is gone for good."""
+        slot = self.book.forget(cell_id)
+        if slot is not None:
+            self._learner.forget(slot)
+            self.prefixes.forget(slot, now)
+            for each in self._ejections.values():
+                each.forget(slot)
+
+    def keep(self, models: frozenset[str]) -> None:
+        """Only these pools are there; what is known of others is forgotten."""
+        self.sizes.keep(models)
+        self.guard.keep(models)
+        self._learner.keep(models)
+
+    def told(
+        self, cell_id: str, model: str, in_flight: float, waiting: float, read_at: float, now: float
+    ) -> None:
+        """An engine's own figures as of `read_at`; NaN = not known. Nothing for an unknown cell."""
+        slot = self.book.get(cell_id)
+        if slot is not None:
+            self.book.told(slot, in_flight, waiting, read_at, self.sizes.mean_tokens(model), now)
+
+    # Requests.
+
+    def pick(self, gateway: str, ask: Ask, now: float) -> Pick:
+        """Name a cell for a request; a pick without cells leaves it to the gateway. Requests that are
+        named a cell, or left, are followed: tell `answered` or `ended`."""
+        if not self.on:
+            return Pick(Outcome.OFF)
+        if not self.guard.on(now):
+            return Pick(Outcome.RESTING)
+        candidates = self.candidates.get((gateway, ask.model))
+        if candidates is None:
+            return Pick(Outcome.NO_POOL)
+        if now - candidates.at > MAX_AGE_S:
+            return Pick(Outcome.STALE)
+        self._settle(now)
+        lineup = candidates.lineup
+        tokens = ask.tokens or self.sizes.tokens(ask.model, ask.size, lineup.greatest)
+        self.sizes.note(ask.model, tokens)
+        trace = Trace(gateway, now, ask, Pick(Outcome.LEFT), tokens, candidates)
+        if self._chance.random() >= self._settings.trickle:
+            self._choose(trace, candidates, now)
+        else:
+            self._follow(trace, lineup, NOWHERE, 0.0)
+        self.recent.add(trace)
+        return trace.pick
+
+    def answered(
+        self,
+        key: str,
+        now: float,
+        address: str = "",
+        status: int = 200,
+        prompt_tokens: int | None = None,
+    ) -> Served | None:
+        """The first of the answer to a request has come, from `address` ("" = the gateway itself
+        answered); `prompt_tokens` where the answer says them. None where it is not followed."""
+        followed = self._followed.pop(key, None)
+        if followed is None:
+            return None
+        ask, lineup = followed.ask, followed.lineup
+        place = self._place(lineup, address)
+        slot = NOWHERE if place is None else int(lineup.slots[place])
+        good = place is not None and status < 400
+        request = self.book.answer(key, now, streams=ask.streams and good, slot=slot)
+        if prompt_tokens is not None and ask.size is not None and good:
+            self.sizes.learn(ask.model, ask.size, prompt_tokens)
+        as_named = bool(followed.pick.addresses) and address == followed.pick.addresses[0]
+        cell = "" if place is None else lineup.ids[place]
+        served = Served(cell, as_named, None, None)
+        self._judge(followed, slot, as_named, status, now)
+        if request is not None and good and ask.streams:
+            served = self._learn(followed, request, slot, cell, as_named, now)
+        if good:
+            self._remember(ask, cell, slot, now)
+        if (trace := self.recent.get(key)) is not None:
+            trace.served = served
+        return served
+
+    def ended(self, key: str, now: float) -> None:
+        """A request has ended without an answer: its client left, or nobody knows."""
+        self._followed.pop(key, None)
+        self.book.end(key, now)
+
+    def is_ejected(self, gateway: str, slot: int, now: float) -> bool:
+        """Whether a gateway cannot use the cell for now."""
+        found = self._ejections.get(gateway)
+        return found is not None and found.out(slot, now)
+
+    # Choosing.
+
+    def _choose(self, trace: Trace, candidates: Candidates, now: float) -> None:
+        ask, lineup = trace.ask, candidates.lineup
+        cached = self._cached(ask, lineup, trace.tokens, now)
+        found = costs(self.book.table, candidates, trace.tokens, now, cached)
+        usable = self._usable(trace.gateway, ask, lineup, now)
+        choice = choose(
+            found.cost,
+            usable,
+            self._settings.tolerance,
+            float(self._chance.random()),
+            self._preferred(ask, lineup, now),
+            self._settings.balance,
+            self._settings.fallbacks,
+        )
+        trace.costs, trace.usable = found, usable
+        if choice is None:
+            trace.pick = Pick(Outcome.NO_CELL)
+            return
+        trace.pick = _pick_of(choice, lineup, found)
+        self._follow(trace, lineup, choice.first, 0.0 if cached is None else float(cached[choice.first]))
+
+    def _usable(self, gateway: str, ask: Ask, lineup: Lineup, now: float) -> Flags | None:
+        usable = _both(self.usable(lineup), fitting(lineup, self._need(ask)))
+        ejections = self._ejections.get(gateway)
+        return usable if ejections is None else _both(usable, ejections.usable(lineup, now))
+
+    def _need(self, ask: Ask) -> Need:
+        """Where the gateway has chosen a class, it goes by what is learned of sizes there."""
+        output = ask.output or 0
+        if ask.tokens is not None:
+            need = float(ask.tokens + output)
+            return Need(need, need, ask.routed_length or 0)
+        size = ask.size or 0
+        surely = size / MOST_BYTES_PER_TOKEN + output if size else 0.0
+        if ask.routed_length:
+            return Need(ask.routed_length, surely, ask.routed_length)
+        if ask.size is None:
+            # As gateways do: what is of unknown length goes where the most fits.
+            return Need(math.inf, surely)
+        rule = self._capability
+        return Need(size / rule.bytes_per_token + output + rule.reserve_tokens, surely)
+
+    def _cached(self, ask: Ask, lineup: Lineup, tokens: int, now: float) -> Floats | None:
+        if not ask.blocks:
+            return None
+        block_tokens = self._settings.prefix_block_bytes / self.sizes.bytes_per_token(ask.model)
+        return self.prefixes.cached(lineup, ask.blocks, min(block_tokens, tokens / len(ask.blocks)), now)
+
+    def _preferred(self, ask: Ask, lineup: Lineup, now: float) -> Sequence[int]:
+        cell = self.sessions.cell(ask.model, ask.session, now) if ask.session else ""
+        slot = self.book.get(cell) if cell else None
+        at = None if slot is None else lineup.position.get(slot)
+        return () if at is None else (at,)
+
+    def _follow(self, trace: Trace, lineup: Lineup, at: int, cached: float) -> None:
+        ask, now, found = trace.ask, trace.at, trace.costs
+        output = min(ask.output or OUTPUT_TOKENS, 4 * OUTPUT_TOKENS)
+        request = Open(NOWHERE, ask.model, trace.tokens, now, decode_s=output * DECODE_S)
+        per_token = 0.0
+        if at != NOWHERE and found is not None and trace.candidates is not None:
+            request.slot = slot = int(lineup.slots[at])
+            per_token = self._learner.rates(slot).s_per_token
+            request.tokens = max(1, int(trace.tokens - cached))
+            request.predicted_s = float(found.predicted[at])
+            request.rtt_s = float(trace.candidates.rtt_s[at])
+            request.work = float(found.work[at])
+            request.running = float(self.book.table[slot, RUNNING])
+            if not ask.streams:
+                request.due = now + request.predicted_s
+            if ask.blocks:
+                # Those that come before its first token will find them there too.
+                self.prefixes.note(slot, ask.blocks, now)
+        self.book.send(ask.key, request)
+        self._followed[ask.key] = Followed(trace.gateway, ask, trace.pick, lineup, cached, per_token)
+
+    # Learning.
+
+    def _place(self, lineup: Lineup, address: str) -> int | None:
+        """Where the cell that answered stands; None where it is gone meanwhile, or was never here."""
+        place = lineup.place(address)
+        if place is None or self.book.cell(int(lineup.slots[place])) != lineup.ids[place]:
+            return None
+        return place
+
+    def _judge(self, followed: Followed, slot: int, as_named: bool, status: int, now: float) -> None:
+        """Note whether the named cell could be used at this gateway."""
+        if not followed.pick.cells:
+            return
+        ejections = self._ejections.setdefault(followed.gateway, Ejections())
+        named = self.book.get(followed.pick.cells[0])
+        if named is None:
+            return
+        if not as_named or status >= FIRST_FAILURE:
+            ejections.failed(named, now)
+        else:
+            ejections.worked(named)
+        if not as_named and slot != NOWHERE and status < FIRST_FAILURE:
+            ejections.worked(slot)
+
+    def _learn(
+        self, followed: Followed, request: Open, slot: int, cell: str, as_named: bool, now: float
+    ) -> Served:
+        observed = now - request.sent_at
+        if not as_named:
+            # What a first try at another cell took is in it.
+            return Served(cell, False, observed, None)
+        saving = followed.cached * followed.s_per_token
+        if saving > 0.0:
+            self.prefixes.learn(slot, (request.predicted_s + saving - observed) / saving)
+        if followed.cached <= CACHED_SHARE * request.work:
+            # Else a saving that did not come true would pass for slowness.
+            away = max(observed - request.rtt_s, 0.0)
+            self.book.set_rates(
+                slot, self._learner.observe(slot, request.model, request.work, request.running, away)
+            )
+        error = self.guard.saw(request.model, request.predicted_s, observed, now)
+        return Served(cell, True, observed, request.predicted_s, error)
+
+    def _remember(self, ask: Ask, cell: str, slot: int, now: float) -> None:
+        if ask.session:
+            self.sessions.note(ask.model, ask.session, cell, now)
+        if ask.blocks:
+            self.prefixes.note(slot, ask.blocks, now)
+
+    def _settle(self, now: float) -> None:
+        lost = self.book.lost
+        self.book.settle(now)
+        if self.book.lost != lost or len(self._followed) > 2 * self.book.open_requests + 64:
+            open_now = self.book
+            self._followed = {
+                key: each for key, each in self._followed.items() if open_now.get_open(key) is not None
+            }
+
+
+def _both(one: Flags | None, other: Flags | None) -> Flags | None:
+    """Marked in both; None = all are."""
+    if one is None or other is None:
+        return other if one is None else one
+    return one & other
+
+
+def _pick_of(choice: Choice, lineup: Lineup, found: Costs) -> Pick:
+    places = (choice.first, *choice.fallbacks)
+    return Pick(
+        Outcome.AFFINITY if choice.by_affinity else Outcome.NAMED,
+        tuple(lineup.ids[at] for at in places),
+        tuple(lineup.addresses[at] for at in places),
+        float(found.predicted[choice.first]),
+    )
+
+
+__all__ = ["MAX_AGE_S", "UNKNOWN_LENGTH", "Picker"]

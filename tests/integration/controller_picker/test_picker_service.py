@@ -1,0 +1,234 @@
+"""The picker's gRPC service, asked as an Envoy asks."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import grpc
+import numpy as np
+import pytest
+from envoy.service.ext_proc.v3 import external_processor_pb2 as pb
+from envoy.service.ext_proc.v3 import external_processor_pb2_grpc as rpc
+
+from headrace_controller.picker import service as module
+from headrace_controller.picker.candidates import Candidates
+from headrace_controller.picker.guards import WINDOW
+from headrace_controller.picker.messages import ATTRIBUTES
+from headrace_controller.picker.picker import Picker
+from headrace_controller.picker.requests import Ask, Outcome, Pick, Served
+from headrace_controller.picker.service import GATEWAY_METADATA, Hooks, PickerService
+from headrace_controller.settings import CapabilitySettings, PickerSettings
+from headrace_shared.clock import SystemClock
+from headrace_shared.rpc import SERVER_OPTIONS
+from tests.unit.controller.picker.builders import GATEWAY, MODEL, line_up
+
+CLOCK = SystemClock()
+
+
+class Freshened(Picker):
+    """The fleet's picture never grows old; `error` is raised instead of a pick where it is set."""
+
+    error: Exception | None = None
+
+    def pick(self, gateway: str, ask: Ask, now: float) -> Pick:
+        if self.error is not None:
+            raise self.error
+        self.candidates = {
+            key: Candidates(each.lineup, now, each.rtt_s, each.penalty)
+            for key, each in self.candidates.items()
+        }
+        return super().pick(gateway, ask, now)
+
+
+class Served_:  # noqa: N801
+    """A served picker, what it told, and how to ask it."""
+
+    def __init__(self, **settings: Any) -> None:
+        chosen = PickerSettings(enabled=True, **{"trickle": 0.0, **settings})
+        self.picker = Freshened(chosen, CapabilitySettings(), np.random.default_rng(1))
+        line_up(self.picker, "ab")
+        self.outcomes: list[Outcome] = []
+        self.served: list[Served] = []
+        self.refused: list[str] = []
+        hooks = Hooks(
+            lambda outcome, _: self.outcomes.append(outcome), self.served.append, self.refused.append
+        )
+        self.service = PickerService(self.picker, CLOCK, chosen, [GATEWAY], hooks)
+        self.stub: Any
+
+    def call(self, gateway: str = GATEWAY) -> Any:
+        return self.stub.Process(metadata=((GATEWAY_METADATA, gateway),), timeout=20)
+
+
+@asynccontextmanager
+async def serving(**settings: Any) -> AsyncIterator[Served_]:
+    made = Served_(**settings)
+    server = grpc.aio.server(options=SERVER_OPTIONS)
+    made.service.add_to(server)
+    port = server.add_insecure_port("127.0.0.1:0")
+    await server.start()
+    try:
+        async with grpc.aio.insecure_channel(f"127.0.0.1:{port}") as channel:
+            made.stub = rpc.ExternalProcessorStub(channel)
+            yield made
+            await made.service.close()
+    finally:
+        await server.stop(0)
+
+
+def first(key: str = "id-1") -> Any:
+    message = pb.ProcessingRequest()
+    message.request_headers.SetInParent()
+    message.attributes[ATTRIBUTES].update(
+        {"request.id": key, "request.size": 4000, "xds.cluster_name": f"pool/{MODEL}"}
+    )
+    message.metadata_context.filter_metadata["headrace"].update({"model": MODEL, "stream": "1"})
+    return message
+
+
+def chunk(address: str, status: int = 200) -> Any:
+    message = pb.ProcessingRequest()
+    message.response_body.body = b"data: x\n\n"
+    message.attributes[ATTRIBUTES].update({"upstream.address": address, "response.code": status})
+    return message
+
+
+def endpoints(answer: Any) -> list[str]:
+    named = answer.dynamic_metadata.fields["headrace-pick"].struct_value.fields["endpoints"].string_value
+    return named.split(",") if named else []
+
+
+async def until_closed(served: Served_) -> None:
+    async with asyncio.timeout(5):
+        while served.picker.book.open_requests:  # noqa: ASYNC110 (the server's own task)
+            await asyncio.sleep(0.005)
+
+
+async def test_a_stream_names_cells_and_ends_after_the_first_chunk() -> None:
+    async with serving() as served:
+        call = served.call()
+        await call.write(first())
+        addresses = endpoints(await call.read())
+        assert sorted(addresses) == ["a:80", "b:80"]
+        await call.write(chunk(addresses[0]))
+        assert (await call.read()).WhichOneof("response") == "response_body"
+        assert await call.read() is grpc.aio.EOF
+        assert await call.code() is grpc.StatusCode.OK
+        await until_closed(served)
+    assert served.outcomes == [Outcome.NAMED]
+    assert [each.as_named for each in served.served] == [True]
+
+
+async def test_who_does_not_say_a_gateway_of_the_settings_is_refused() -> None:
+    async with serving() as served:
+        for gateway in ("", "gw-other"):
+            call = served.call(gateway)
+            assert await call.code() is grpc.StatusCode.PERMISSION_DENIED
+        assert served.refused == ["pick_unknown_gateway"] * 2
+        assert not served.outcomes
+
+
+async def test_a_request_that_ends_without_an_answer_leaves_nothing_pending() -> None:
+    async with serving() as served:
+        for ends in ("cancel", "done"):
+            call = served.call()
+            await call.write(first(ends))
+            assert endpoints(await call.read())
+            assert served.picker.book.open_requests == 1
+            call.cancel() if ends == "cancel" else await call.done_writing()
+            await until_closed(served)
+        served.picker.book.check()
+
+
+async def test_an_answer_is_waited_for_no_longer_than_it_counts() -> None:
+    async with serving(expiry_s=5) as served:
+        object.__setattr__(served.service._settings, "expiry_s", 0.1)
+        call = served.call()
+        await call.write(first())
+        await call.read()
+        assert await call.read() is grpc.aio.EOF
+        await until_closed(served)
+
+
+async def test_what_is_left_to_the_gateway_ends_at_once() -> None:
+    async with serving() as served:
+        served.picker.on = False
+        call = served.call()
+        await call.write(first())
+        assert endpoints(await call.read()) == []
+        assert await call.read() is grpc.aio.EOF
+        assert served.outcomes == [Outcome.OFF]
+
+
+async def test_an_error_in_a_pick_costs_no_request_and_is_said_once(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    async with serving() as served:
+        served.picker.error = ZeroDivisionError("a fault")
+        for number in range(3):
+            call = served.call()
+            await call.write(first(f"r{number}"))
+            assert endpoints(await call.read()) == []
+        assert served.outcomes == [Outcome.FAILED] * 3
+    assert capsys.readouterr().out.count("a pick failed") == 1
+
+
+async def test_too_many_at_once_go_by_the_weights(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "MAX_STREAMS", 2)
+    async with serving() as served:
+        calls = []
+        for number in range(3):
+            calls.append(served.call())
+            await calls[-1].write(first(f"r{number}"))
+            await calls[-1].read()
+        assert served.outcomes == [Outcome.NAMED, Outcome.NAMED, Outcome.BUSY]
+        for call in calls:
+            call.cancel()
+        await until_closed(served)
+
+
+async def test_two_requests_of_one_id_are_two() -> None:
+    async with serving() as served:
+        calls = [served.call(), served.call()]
+        for call in calls:
+            await call.write(first("same"))
+            await call.read()
+        assert served.picker.book.open_requests == 2
+        for call in calls:
+            call.cancel()
+        await until_closed(served)
+
+
+async def test_it_closes_with_requests_under_way() -> None:
+    async with serving() as served:
+        calls = [served.call() for _ in range(5)]
+        for number, call in enumerate(calls):
+            await call.write(first(f"r{number}"))
+            await call.read()
+        await served.service.close()
+        assert served.picker.book.open_requests == 0
+        for call in calls:
+            assert await call.read() is grpc.aio.EOF
+            assert await call.code() is grpc.StatusCode.OK
+
+
+async def test_slow_picks_have_it_stand_aside(capsys: pytest.CaptureFixture[str]) -> None:
+    async with serving() as served:
+        served.picker.guard._bound_s = 0.0
+        for number in range(WINDOW + 1):
+            call = served.call()
+            await call.write(first(f"r{number}"))
+            await call.read()
+            call.cancel()
+        assert served.outcomes[-1] is Outcome.RESTING
+    assert "stands aside" in capsys.readouterr().out
+
+
+async def test_with_certificates_a_gateway_must_be_named_by_its_own() -> None:
+    async with serving() as served:
+        served.service._gateway_of = lambda name: name
+        assert await served.call().code() is grpc.StatusCode.PERMISSION_DENIED
+        assert served.refused == ["pick_wrong_identity"]
