@@ -14,10 +14,12 @@ from prometheus_client import CollectorRegistry
 from headrace_controller.admin.access import Denied, Role
 from headrace_controller.admin.answers import fault
 from headrace_controller.admin.handlers import Handlers
+from headrace_controller.admin.live.readers import LiveReaders
 from headrace_controller.admin.openapi import document
 from headrace_controller.admin.routes import ROUTES, Route
 from headrace_controller.admin.streams import HEARTBEAT_S, Followers
 from headrace_controller.admin.surface import ACTOR, Surface
+from headrace_controller.admin.web.pages import Pages
 from headrace_shared import log
 
 MAX_BODY = 64 * 1024
@@ -29,13 +31,14 @@ def build(surface: Surface, registry: CollectorRegistry, heartbeat_s: float = HE
     """The aiohttp application. Its streams end when it shuts down."""
     document()  # Serialisers and schemas are made now, not while the first reader waits.
     app = web.Application(middlewares=[_errors_as_json], client_max_size=MAX_BODY)
-    handlers = Handlers(surface, registry, Followers(surface.loop.events, heartbeat_s))
+    handlers = Handlers(surface, registry, Followers(surface.loop.events, heartbeat_s), LiveReaders(surface))
     for route in ROUTES:
         guarded = _guard(route, surface, getattr(handlers, route.handler))
         app.router.add_route(route.method, _pattern(route.path), guarded)
         if route.path in PROBES:
             # Some load balancers ask with HEAD.
             app.router.add_route("HEAD", route.path, guarded)
+    Pages.packaged().add_to(app)
 
     async def end_streams(_: web.Application) -> None:
         surface.loop.events.close()

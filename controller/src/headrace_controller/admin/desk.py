@@ -20,6 +20,7 @@ from headrace_controller.control.intents.store import SqliteStore
 from headrace_controller.control.intents.writer import StoreWriter
 from headrace_controller.control.loop import ControlLoop
 from headrace_controller.control.metrics import Metrics
+from headrace_controller.control.picking import PickerFeed
 from headrace_controller.control.recording.recorder import Recorder
 from headrace_controller.settings import ControllerSettings
 from headrace_controller.xds.server import XdsServer
@@ -54,6 +55,7 @@ class Desk:
         metrics: Metrics,
         memory: Memory,
         known: Sequence[str] = (),
+        picking: PickerFeed | None = None,
     ) -> None:
         access = Access.of(settings.admin)
         self._writer = memory.writer
@@ -65,6 +67,7 @@ class Desk:
             loop.witnesses.append(self.recorder)
         self.operators.restore(memory.wishes or (), known)
         self.surface = Surface(
+            clock=clock,
             loop=loop,
             views=self.views,
             gauges=CellGauges(loop, self.views.rows.weights, xds),
@@ -73,6 +76,7 @@ class Desk:
             baseline=settings.baseline or "",
             recording=lambda: "off" if self.recorder is None else self.recorder.state,
             on_refused=lambda reason: metrics.admin_refused.labels(reason).inc(),
+            picking=picking,
         )
         self.app = api.build(self.surface, metrics.registry)
 

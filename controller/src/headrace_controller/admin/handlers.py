@@ -10,7 +10,6 @@ from aiohttp import web
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.exposition import CONTENT_TYPE_LATEST
 
-from headrace_controller import __version__
 from headrace_controller.admin.answers import (
     Accepted,
     Acts,
@@ -31,6 +30,8 @@ from headrace_controller.admin.bodies import (
     read_body,
     whole_number,
 )
+from headrace_controller.admin.live.readers import LiveReaders
+from headrace_controller.admin.live.region import status_of
 from headrace_controller.admin.openapi import document
 from headrace_controller.admin.routes import MAX_EVENTS, MAX_ID, MAX_PAGE
 from headrace_controller.admin.streams import Followers, send_cells, send_text
@@ -40,7 +41,7 @@ from headrace_controller.control.intents.operators import Refused
 from headrace_controller.control.intents.records import Actor
 from headrace_controller.control.intents.store import StoreError
 from headrace_controller.control.intents.writer import Kept
-from headrace_controller.control.view import StatusView
+from headrace_controller.control.picking import PickerStatus
 from headrace_controller.lifecycle import CellState
 
 DEFAULT_PAGE: Final = 1000
@@ -56,10 +57,13 @@ _WHERE: Final = {
 class Handlers:
     """One method a route of admin.routes.ROUTES."""
 
-    def __init__(self, surface: Surface, registry: CollectorRegistry, followers: Followers) -> None:
+    def __init__(
+        self, surface: Surface, registry: CollectorRegistry, followers: Followers, live: LiveReaders
+    ) -> None:
         self._surface = surface
         self._registry = registry
         self._followers = followers
+        self._live = live
 
     async def healthz(self, _: web.Request) -> web.StreamResponse:
         return web.Response(text="ok\n")
@@ -75,29 +79,7 @@ class Handlers:
         return web.json_response(document())
 
     async def status(self, _: web.Request) -> web.StreamResponse:
-        surface = self._surface
-        views, loop = surface.views, surface.loop
-        reason = views.not_ready()
-        return answer(
-            StatusView(
-                region=views.region,
-                version=__version__,
-                baseline=surface.baseline,
-                published=loop.published is not None,
-                warm_start=reason or "weights are published",
-                ready=not reason,
-                self_preservation=loop.self_preservation,
-                shadow=loop.intents.shadow,
-                frozen=loop.intents.frozen,
-                tick_age_s=views.tick_age_s(),
-                cells=len(loop.fleet),
-                sites=views.sites(),
-                gateways=views.gateways(),
-                intents=surface.operators.standing(),
-                intents_kept=surface.operators.kept,
-                recording=surface.recording(),
-            )
-        )
+        return answer(status_of(self._surface))
 
     async def cells(self, request: web.Request) -> web.StreamResponse:
         query, views = request.query, self._surface.views
@@ -140,12 +122,19 @@ class Handlers:
         return answer(Events(tuple(log.newest(limit)), log.last_id))
 
     async def stream(self, request: web.Request) -> web.StreamResponse:
+        return await self._followers.follow(request, self._seen(request))
+
+    async def live(self, request: web.Request) -> web.StreamResponse:
+        return await self._live.follow(request, self._seen(request))
+
+    def _seen(self, request: web.Request) -> int:
+        """The entry of the log after which a reader wants to go on."""
         last = self._surface.loop.events.last_id
         seen = whole_number(request.query, "after", last, 0, MAX_ID)
         header = request.headers.get("Last-Event-ID")
         if header is not None:
             seen = whole_number({"Last-Event-ID": header}, "Last-Event-ID", last, 0, MAX_ID)
-        return await self._followers.follow(request, min(seen, last))
+        return min(seen, last)
 
     async def intents(self, _: web.Request) -> web.StreamResponse:
         return answer(Intents(self._surface.operators.standing()))
@@ -208,6 +197,24 @@ class Handlers:
     async def shadow(self, request: web.Request) -> web.StreamResponse:
         body = await read_body(request, SwitchBody)
         return await _act(request, "", lambda _, by: self._surface.operators.shadow(body.on, body.cause, by))
+
+    async def picker(self, _: web.Request) -> web.StreamResponse:
+        picking = self._surface.picking
+        return answer(PickerStatus() if picking is None else picking.status())
+
+    async def switch_picker(self, request: web.Request) -> web.StreamResponse:
+        body = await read_body(request, SwitchBody)
+        return await _act(request, "", lambda _, by: self._surface.operators.picker(body.on, body.cause, by))
+
+    async def pick(self, request: web.Request) -> web.StreamResponse:
+        wanted, picking = request.match_info["request"], self._surface.picking
+        found = None if picking is None else picking.explain(wanted)
+        if found is None:
+            raise web.HTTPNotFound(
+                text=f"no pick of request {wanted[:128]!r} is kept; its id is the answer's x-request-id, and "
+                "only the newest are kept, of controllers with picker.enabled"
+            )
+        return answer(found)
 
     async def freeze(self, request: web.Request) -> web.StreamResponse:
         body = await read_body(request, SwitchBody)

@@ -23,7 +23,12 @@ _SAID: Final = {
     409: "It cannot be done now; the error says why.",
     503: "Not now; the error says why.",
 }
-_PARAMETERS: Final = {"cell": "A cell's id.", "site": "A site's name.", "model": "A model's id."}
+_PARAMETERS: Final = {
+    "cell": "A cell's id.",
+    "site": "A site's name.",
+    "model": "A model's id.",
+    "request": "A request's id: the answer's x-request-id.",
+}
 
 
 @cache

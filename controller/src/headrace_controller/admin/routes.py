@@ -20,7 +20,9 @@ from headrace_controller.admin.answers import (
     Intents,
     Pools,
 )
+from headrace_controller.control.picking import PickerStatus
 from headrace_controller.control.view import CellDetail, FleetView, StatusView
+from headrace_controller.picker.recent import PickView
 
 MAX_PAGE: Final = 10_000
 MAX_EVENTS: Final = 1000
@@ -146,6 +148,14 @@ ROUTES: Final[tuple[Route, ...]] = (
         query=(Query("after", "Only entries above this id.", _number(0, MAX_ID)),), statuses=(400, 503),
     ),
     Route(
+        "GET", "/api/v1/live", "live",
+        "The region as it changes (server-sent events): `hello` names the columns, then once a second "
+        "`cells` (all rows at first, then those that changed) and `region`, and `log` for each entry of the "
+        "log; what has just happened is sent at once. `Last-Event-ID` or `after` says from which entry.",
+        content="text/event-stream",
+        query=(Query("after", "Only entries above this id.", _number(0, MAX_ID)),), statuses=(400, 503),
+    ),
+    Route(
         "GET", "/api/v1/intents", "intents", "What operators have asked for and not taken back.",
         gives=Intents,
     ),
@@ -156,6 +166,19 @@ ROUTES: Final[tuple[Route, ...]] = (
     Route(
         "POST", "/api/v1/freeze", "freeze", "Hold the weights that are pushed, or let them go.",
         Role.OPERATOR, bodies.SwitchBody, Accepted, statuses=(400, 409), action="freeze",
+    ),
+    Route(
+        "GET", "/api/v1/picker", "picker", "The picker: whether it names cells, and how well.",
+        gives=PickerStatus,
+    ),
+    Route(
+        "POST", "/api/v1/picker", "switch_picker",
+        "Let the picker name cells, or leave all requests to the weights.", Role.OPERATOR,
+        bodies.SwitchBody, Accepted, statuses=(400, 409), action="picker",
+    ),
+    Route(
+        "GET", "/api/v1/requests/{request}/pick", "pick",
+        "A recent pick: the candidates, their costs, and the choice.", gives=PickView, statuses=(404,),
     ),
     Route(
         "GET", "/api/v1/audit", "audit", "What operators did, newest first.", Role.OPERATOR, gives=Acts,

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager
 from typing import Final
 
 from aiohttp import web
@@ -31,7 +31,7 @@ async def send_text(
     await response.prepare(request)
     with _cut_off(request):
         for piece in slices:
-            await _write(response, piece)
+            await write(response, piece)
             # A write that the socket takes at once does not give way by itself.
             await asyncio.sleep(0)
         await response.write_eof()
@@ -56,13 +56,49 @@ def _page(frame: FleetView, slices: Iterable[Sequence[CellView]]) -> Iterable[by
     yield b"]}"
 
 
+class Places:
+    """So many readers of a stream at once."""
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self.count = 0
+
+    @asynccontextmanager
+    async def taken(self) -> AsyncIterator[None]:
+        """Hold a place. Raises HTTPServiceUnavailable where all are taken."""
+        if self.count >= self._most:
+            raise web.HTTPServiceUnavailable(
+                text=f"{self._most} readers follow already; try again later", headers={"Retry-After": "5"}
+            )
+        self.count += 1
+        try:
+            yield
+        finally:
+            self.count -= 1
+
+
+@asynccontextmanager
+async def event_stream(request: web.Request) -> AsyncIterator[web.StreamResponse]:
+    """A response of server-sent events; a reader that goes away ends it without a word."""
+    response = web.StreamResponse(
+        headers={
+            "Content-Type": "text/event-stream",
+            "Cache-Control": "no-store",
+            "X-Accel-Buffering": "no",
+        }
+    )
+    await response.prepare(request)
+    with _cut_off(request):
+        yield response
+
+
 class Followers:
     """Readers of the event stream, MAX_FOLLOWERS at once."""
 
     def __init__(self, events: EventLog, heartbeat_s: float = HEARTBEAT_S) -> None:
         self._events = events
         self._heartbeat_s = heartbeat_s
-        self.count = 0
+        self.places = Places(MAX_FOLLOWERS)
 
     async def follow(self, request: web.Request, seen: int) -> web.StreamResponse:
         """Send every entry above `seen` as it comes, until the reader or the controller ends.
@@ -70,37 +106,21 @@ class Followers:
         An `event: gap` says that some before the next are not kept any more; a comment every
         `heartbeat_s` says that nothing happens.
         """
-        if self.count >= MAX_FOLLOWERS:
-            raise web.HTTPServiceUnavailable(
-                text=f"{MAX_FOLLOWERS} readers follow already; try again later", headers={"Retry-After": "5"}
-            )
-        response = web.StreamResponse(
-            headers={
-                "Content-Type": "text/event-stream",
-                "Cache-Control": "no-store",
-                "X-Accel-Buffering": "no",
-            }
-        )
-        self.count += 1
-        try:
-            await response.prepare(request)
-            with _cut_off(request):
-                await self._follow(response, seen)
-        finally:
-            self.count -= 1
+        async with self.places.taken(), event_stream(request) as response:
+            await self._follow(response, seen)
         return response
 
     async def _follow(self, response: web.StreamResponse, seen: int) -> None:
-        await _write(response, f"retry: {RETRY_MS}\n\n")
+        await write(response, f"retry: {RETRY_MS}\n\n")
         while not self._events.closed:
             entries, gap = self._events.after(seen, BATCH)
-            text = ("event: gap\ndata: {}\n\n" if gap else "") + "".join(map(_framed, entries))
+            text = ("event: gap\ndata: {}\n\n" if gap else "") + "".join(map(framed, entries))
             if entries or gap:
                 seen = entries[-1].id if entries else self._events.last_id
             if text:
-                await _write(response, text)
+                await write(response, text)
             elif not await self._more(seen):
-                await _write(response, ": nothing new\n\n")
+                await write(response, ": nothing new\n\n")
 
     async def _more(self, seen: int) -> bool:
         """Whether something came within a heartbeat."""
@@ -112,11 +132,14 @@ class Followers:
         return True
 
 
-def _framed(entry: EventView) -> str:
-    return f"id: {entry.id}\nevent: {entry.kind}\ndata: {_EVENT.dump_json(entry, by_alias=True).decode()}\n\n"
+def framed(entry: EventView, event: str = "") -> str:
+    """An entry of the log as a block of a stream; the name of its event is its kind."""
+    data = _EVENT.dump_json(entry, by_alias=True).decode()
+    return f"id: {entry.id}\nevent: {event or entry.kind}\ndata: {data}\n\n"
 
 
-async def _write(response: web.StreamResponse, piece: str | bytes) -> None:
+async def write(response: web.StreamResponse, piece: str | bytes) -> None:
+    """Send; raises TimeoutError for a reader that takes nothing."""
     async with asyncio.timeout(WRITE_S):
         await response.write(piece.encode() if isinstance(piece, str) else piece)
 

@@ -1,0 +1,1 @@
+"""The operators' page: packaged files, served as they are."""
