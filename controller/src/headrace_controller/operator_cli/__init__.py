@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from headrace_controller.operator_cli.program import app, main
+from headrace_controller.operator_cli.entry import main
 
-__all__ = ["app", "main"]
+__all__ = ["main"]

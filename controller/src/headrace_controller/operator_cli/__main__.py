@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from headrace_controller.operator_cli.program import main
+from headrace_controller.operator_cli.entry import main
 
 main()

@@ -10,19 +10,9 @@ from urllib.parse import quote
 import typer
 
 from headrace_controller.operator_cli.client import Client, cell_path, fail
-from headrace_controller.operator_cli.options import (
-    ASKED,
-    DEFAULT_URL,
-    AsJson,
-    Ca,
-    Cause,
-    CellId,
-    Clear,
-    SiteName,
-    Token,
-    Url,
-)
+from headrace_controller.operator_cli.options import ASKED, AsJson, Cause, CellId, Clear, SiteName, asking
 from headrace_controller.operator_cli.show import say
+from headrace_controller.operator_cli.terminal import warn
 
 POLL_S = 1.0
 # A drain ends by its deadline, a day at most.
@@ -39,142 +29,92 @@ class Switch(StrEnum):
 OnOff = Annotated[Switch, typer.Argument(help="on or off.")]
 
 
+@asking
 def drain(
+    client: Client,
     cell: CellId,
     cause: Cause = ASKED,
     deadline: Annotated[
         float | None, typer.Option(min=0, max=86400, help="Seconds until the drain ends regardless.")
     ] = None,
     wait: Annotated[bool, typer.Option("--wait", help="Return when the last request has finished.")] = False,
-    url: Url = DEFAULT_URL,
-    token: Token = "",
-    ca: Ca = None,
     as_json: AsJson = False,
 ) -> None:
     """Send a cell no new requests and let those in flight finish.
 
     With --wait the exit code is 1 if the drain was taken back or the cell failed.
     """
-    client = Client(url, token, ca)
-    body: dict[str, Any] = {"cause": cause}
-    if deadline is not None:
-        body["deadline_s"] = deadline
-    client.call("POST", cell_path(cell, "drain"), body)
-    state = _state(client, cell)
-    if not wait:
-        _say_state(cell, state, as_json)
-        return
-    for _ in range(MAX_POLLS):
-        if state != "DRAINING":
-            break
-        time.sleep(POLL_S)
-        state = _state(client, cell)
+    bound = {} if deadline is None else {"deadline_s": deadline}
+    client.call("POST", cell_path(cell, "drain"), {"cause": cause, **bound})
+    state = _ended(client, cell) if wait else _state(client, cell)
     _say_state(cell, state, as_json)
-    if state != "TERMINATED":
+    if wait and state != "TERMINATED":
         fail(f"{cell} is not drained: it is {state}; `headrace events` shows why")
 
 
-def undrain(
-    cell: CellId,
-    cause: Cause = ASKED,
-    url: Url = DEFAULT_URL,
-    token: Token = "",
-    ca: Ca = None,
-    as_json: AsJson = False,
-) -> None:
+@asking
+def undrain(client: Client, cell: CellId, cause: Cause = ASKED, as_json: AsJson = False) -> None:
     """Take a drain back: the cell gets requests again as soon as it serves."""
-    client = Client(url, token, ca)
     told = client.call("POST", cell_path(cell, "undrain"), {"cause": cause})
     with client.understood():
         _say_state(cell, str(told["state"]) or "not known yet", as_json)
 
 
+@asking
 def override(
+    client: Client,
     cell: CellId,
     weight: Annotated[
         int | None, typer.Argument(min=1, max=10_000, help="The weight, in all its pools.")
     ] = None,
     clear: Clear = False,
     cause: Cause = ASKED,
-    url: Url = DEFAULT_URL,
-    token: Token = "",
-    ca: Ca = None,
     as_json: AsJson = False,
 ) -> None:
     """Set a cell's weight at every gateway, or --clear it."""
     if clear == (weight is not None):
         raise typer.BadParameter("give a WEIGHT, or --clear")
-    client, path = Client(url, token, ca), cell_path(cell, "override")
-    if clear:
-        told = client.call("DELETE", path)
-    else:
-        told = client.call("PUT", path, {"weight": weight, "cause": cause})
+    told = _put(client, cell_path(cell, "override"), None if clear else {"weight": weight}, cause)
     _say(client, cell, "override cleared" if clear else f"weight {weight}", told, as_json)
 
 
+@asking
 def cordon(
-    site: SiteName,
-    clear: Clear = False,
-    cause: Cause = ASKED,
-    url: Url = DEFAULT_URL,
-    token: Token = "",
-    ca: Ca = None,
-    as_json: AsJson = False,
+    client: Client, site: SiteName, clear: Clear = False, cause: Cause = ASKED, as_json: AsJson = False
 ) -> None:
     """Send a site no new requests where another site can take them, or --clear that."""
-    client, path = Client(url, token, ca), f"/api/v1/sites/{quote(site)}/cordon"
-    told = client.call("DELETE", path) if clear else client.call("PUT", path, {"cause": cause})
+    told = _put(client, f"/api/v1/sites/{quote(site)}/cordon", None if clear else {}, cause)
     _say(client, site, "cordon lifted" if clear else "cordoned", told, as_json)
 
 
+@asking
 def pin(
+    client: Client,
     model: Annotated[str, typer.Argument(metavar="MODEL", help="The model, as `headrace pools` shows it.")],
     sites: Annotated[
         list[str] | None, typer.Argument(metavar="[SITE]...", help="The only sites that may serve it.")
     ] = None,
     clear: Clear = False,
     cause: Cause = ASKED,
-    url: Url = DEFAULT_URL,
-    token: Token = "",
-    ca: Ca = None,
     as_json: AsJson = False,
 ) -> None:
     """Let only these sites serve a model, whatever happens, or --clear that."""
     if clear == bool(sites):
         raise typer.BadParameter("give the SITEs, or --clear")
-    client, path = Client(url, token, ca), f"/api/v1/pools/{quote(model)}/pin"
-    told = (
-        client.call("DELETE", path) if clear else client.call("PUT", path, {"sites": sites, "cause": cause})
-    )
+    told = _put(client, f"/api/v1/pools/{quote(model)}/pin", None if clear else {"sites": sites}, cause)
     _say(client, model, "pin lifted" if clear else f"pinned to {', '.join(sites or ())}", told, as_json)
 
 
-def shadow(
-    switch: OnOff,
-    cause: Cause = ASKED,
-    url: Url = DEFAULT_URL,
-    token: Token = "",
-    ca: Ca = None,
-    as_json: AsJson = False,
-) -> None:
+@asking
+def shadow(client: Client, switch: OnOff, cause: Cause = ASKED, as_json: AsJson = False) -> None:
     """Compute weights and push none (on), or push again (off). Cells that fail leave all the same."""
-    client = Client(url, token, ca)
-    told = client.call("POST", "/api/v1/shadow", {"on": switch is Switch.ON, "cause": cause})
-    _say(client, "", f"shadow {switch.value}", told, as_json)
+    _turn(client, "shadow", switch, cause, as_json)
 
 
-def freeze(
-    switch: OnOff,
-    cause: Cause = ASKED,
-    url: Url = DEFAULT_URL,
-    token: Token = "",
-    ca: Ca = None,
-    as_json: AsJson = False,
-) -> None:
+@asking
+def freeze(client: Client, switch: OnOff, cause: Cause = ASKED, as_json: AsJson = False) -> None:
     """Hold the weights that are pushed (on), or let them go (off). Cells that fail leave all the same."""
-    client = Client(url, token, ca)
-    told = client.call("POST", "/api/v1/freeze", {"on": switch is Switch.ON, "cause": cause})
-    _say(client, "", f"freeze {switch.value}", told, as_json)
+    _turn(client, "freeze", switch, cause, as_json)
 
 
 def register(app: typer.Typer) -> None:
@@ -183,14 +123,34 @@ def register(app: typer.Typer) -> None:
         app.command()(command)
 
 
+def _put(client: Client, path: str, body: dict[str, Any] | None, cause: str) -> Any:
+    """Ask for something and say why; no body takes it back."""
+    return client.call("DELETE", path) if body is None else client.call("PUT", path, body | {"cause": cause})
+
+
+def _turn(client: Client, what: str, switch: Switch, cause: str, as_json: bool) -> None:
+    """Switch a mode of the whole region."""
+    told = client.call("POST", f"/api/v1/{what}", {"on": switch is Switch.ON, "cause": cause})
+    _say(client, "", f"{what} {switch.value}", told, as_json)
+
+
 def _say(client: Client, subject: str, word: str, told: Any, as_json: bool) -> None:
     with client.understood():
         kept = bool(told["kept"])
     say(subject, word, told, as_json)
     if not kept:
-        typer.echo(
-            "headrace: in force, but not on disk: a restart of the controller would forget it", err=True
-        )
+        warn("in force, but not on disk: a restart of the controller would forget it")
+
+
+def _ended(client: Client, cell: str) -> str:
+    """The state of a cell whose drain has ended, however it did."""
+    state = _state(client, cell)
+    for _ in range(MAX_POLLS):
+        if state != "DRAINING":
+            break
+        time.sleep(POLL_S)
+        state = _state(client, cell)
+    return state
 
 
 def _state(client: Client, cell: str) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import ssl
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from enum import IntEnum
 from http.client import HTTPException, HTTPResponse
@@ -12,15 +12,16 @@ from pathlib import Path
 from typing import Any, NoReturn, cast
 from urllib import error as urlerror
 from urllib import request as urlrequest
-from urllib.parse import quote, urlencode
-
-import typer
+from urllib.parse import quote, urlencode, urlsplit
 
 from headrace_controller import __version__
+from headrace_controller.operator_cli.terminal import warn
 
 TIMEOUT_S = 5.0
 MAX_BYTES = 64 * 1024 * 1024
 PAGE = 1000
+CELLS = "/api/v1/cells"
+DEFAULT_URL = "http://127.0.0.1:18002"
 
 
 class Code(IntEnum):
@@ -34,6 +35,14 @@ class Code(IntEnum):
 
 class Gone(Exception):  # noqa: N818 - what became of the controller
     """The controller does not answer now; it may again."""
+
+
+class Refused(Exception):  # noqa: N818 - what became of the question
+    """The controller, or something else there, said no; `code` is the exit code that says so."""
+
+    def __init__(self, message: str, code: Code) -> None:
+        super().__init__(message)
+        self.code = code
 
 
 class Client:
@@ -64,26 +73,29 @@ class Client:
             return self._call(method, path, body, query)
         except Gone as error:
             fail(str(error), Code.UNREACHABLE)
+        except Refused as error:
+            fail(str(error), error.code)
 
-    def ask(self, path: str, **query: Any) -> Any:
-        """As `get`, for those who go on without an answer. Raises Gone."""
-        return self._call("GET", path, None, query)
+    def ask(
+        self,
+        path: str,
+        *,
+        method: str = "GET",
+        body: dict[str, Any] | None = None,
+        query: dict[str, Any] | None = None,
+    ) -> Any:
+        """As `call`, for those who go on without an answer. Raises Gone, Refused."""
+        return self._call(method, path, body, query)
 
     def cells(self, **wanted: str | None) -> Any:
         """All cells that are wanted, in as many pages as it takes; the first page's other fields."""
-        whole = self.get("/api/v1/cells", limit=PAGE, **wanted)
+        chosen = {key: value for key, value in wanted.items() if value is not None}
         with self.understood():
-            following = whole["next"]
-            while following is not None:
-                page = self.get("/api/v1/cells", limit=PAGE, after=following, **wanted)
-                whole["cells"] += page["cells"]
-                following = page["next"]
-            whole["next"] = None
-        return whole
+            return gathered(lambda query: self.call("GET", CELLS, query=query), chosen)
 
     @contextmanager
     def open(self, path: str, timeout_s: float, **query: Any) -> Iterator[HTTPResponse]:
-        """An answer that goes on. Raises Gone, also while it is read."""
+        """An answer that goes on. Raises Gone, also while it is read, and Refused."""
         try:
             with self._send("GET", path, None, query, timeout_s) as response:
                 yield response
@@ -96,22 +108,14 @@ class Client:
         try:
             yield
         except (KeyError, TypeError, AttributeError, ValueError) as error:
-            fail(
-                f"{self.url} does not answer as a controller of version {__version__} does ({error!r}); "
-                "is it the listen.admin of one, and of this version?",
-                Code.UNREACHABLE,
-            )
+            fail(misunderstood(self.url, error), Code.UNREACHABLE)
 
     def _call(self, method: str, path: str, body: dict[str, Any] | None, query: dict[str, Any] | None) -> Any:
         try:
             with self._send(method, path, body, query, TIMEOUT_S) as response:
                 return json.loads(response.read(MAX_BYTES))
         except OSError as error:
-            reason = getattr(error, "reason", error)
-            raise Gone(
-                f"{self.url} cannot be reached: {reason}; is the controller running, and is --url its "
-                "listen.admin?"
-            ) from error
+            raise Gone(_unreachable(self.url, getattr(error, "reason", error))) from error
         except (HTTPException, ValueError, RecursionError) as error:
             raise Gone(
                 f"{self.url} does not answer as a controller does ({error!r}); is it the listen.admin of one?"
@@ -138,19 +142,73 @@ class Client:
         said = _said(error)
         if not said:
             asked = "is it the listen.admin of a controller?"
-            fail(f"{self.url} answered {error.code} {error.reason}; {asked}", Code.UNREACHABLE)
-        fail(said, Code.NOT_LET_IN if error.code in (401, 403) else Code.REFUSED)
+            raise Refused(f"{self.url} answered {error.code} {error.reason}; {asked}", Code.UNREACHABLE)
+        if error.code not in (401, 403):
+            raise Refused(said, Code.REFUSED)
+        if error.code == 401:
+            said += "; give one by HEADRACE_TOKEN or --token"
+        raise Refused(said, Code.NOT_LET_IN)
+
+
+def gathered(ask: Callable[[dict[str, Any]], Any], wanted: dict[str, Any]) -> Any:
+    """All pages of cells in the first one. `ask` takes a query. Raises KeyError, TypeError where an
+    answer is no page."""
+    whole = ask({"limit": PAGE, **wanted})
+    following = whole["next"]
+    while following is not None:
+        page = ask({"limit": PAGE, "after": following, **wanted})
+        whole["cells"] += page["cells"]
+        following = page["next"]
+    whole["next"] = None
+    return whole
+
+
+def misunderstood(url: str, error: Exception) -> str:
+    """What to say of an answer that lacks what is to be shown."""
+    return (
+        f"{url} does not answer as a controller of version {__version__} does ({error!r}); "
+        "is it the listen.admin of one, and of this version?"
+    )
+
+
+def checked_url(url: str) -> str:
+    """The address as it is used. Raises ValueError with what to write instead."""
+    try:
+        parts = urlsplit(url)
+        good = parts.scheme in ("http", "https") and parts.hostname is not None and parts.port != 0
+    except ValueError:
+        good = False
+    if not good:
+        raise ValueError(f"{url[:80]!r} is no address; write http://HOST:PORT, as in {DEFAULT_URL}")
+    return url.rstrip("/")
+
+
+def checked_token(token: str) -> str:
+    """The token as it is used. Raises ValueError with what is wrong."""
+    if not token.isascii() or not token.isprintable():
+        raise ValueError("a token has ASCII characters only, and no line break")
+    return token
 
 
 def cell_path(cell: str, what: str = "") -> str:
     """Where a cell is; an id cannot leave its place in the path."""
-    return f"/api/v1/cells/{quote(cell)}" + (f"/{what}" if what else "")
+    return f"{CELLS}/{quote(cell)}" + (f"/{what}" if what else "")
 
 
 def fail(message: str, code: Code = Code.REFUSED) -> NoReturn:
     """End the program."""
-    typer.echo(f"headrace: {message}", err=True)
-    raise typer.Exit(code)
+    warn(message)
+    raise SystemExit(int(code))
+
+
+def _unreachable(url: str, reason: object) -> str:
+    """Why nothing answers, and what to look at."""
+    said = f"{url} cannot be reached: {reason}"
+    if "CERTIFICATE_VERIFY_FAILED" in str(reason):
+        return f"{said}; give --ca (or HEADRACE_CA) the authority of the controller's certificate"
+    if "WRONG_VERSION_NUMBER" in str(reason):
+        return f"{said}; the controller has no listen.admin_tls: write http:// in --url"
+    return f"{said}; is the controller running, and is --url (or HEADRACE_URL) its listen.admin?"
 
 
 def _said(error: urlerror.HTTPError) -> str:

@@ -5,23 +5,23 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from rich.console import RenderableType
-from rich.table import Table
-from rich.text import Text
-
-from headrace_controller.operator_cli.show import figure, text
+from headrace_controller.operator_cli.show import figure
+from headrace_controller.operator_cli.tables import Part, Table, text
 
 
-def explanation(found: dict[str, Any]) -> Iterator[RenderableType]:
+def explanation(found: dict[str, Any]) -> Iterator[Part]:
     """One cell as seen from one gateway."""
-    yield Text(f"\n{found['cell_id']} as seen from {found['gateway']}", "bold")
+    yield text(f"{found['cell_id']} as seen from {found['gateway']}", "bold")
     yield _signals(found)
-    for line in (*_pressure(found), *_weights(found)):
-        yield text(line)
+    yield from (*_pressure(found), *_weights(found))
 
 
 def _signals(found: dict[str, Any]) -> Table:
-    table = Table("signal", "value", "range", "normalised", "share", "contribution", "age")
+    table = Table(
+        ("signal", "value", "range", "normalised", "share", "contribution", "age"),
+        right=("value", "normalised", "share", "contribution", "age"),
+        wrap=("normalised",),
+    )
     for each in found["signals"]:
         normalised = figure(each["normalised"], "{:.4f}")
         if each["filled"] is not None:

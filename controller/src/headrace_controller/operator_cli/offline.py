@@ -8,11 +8,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.table import Table
 
 from headrace_controller.operator_cli.client import Code, fail
 from headrace_controller.operator_cli.options import AsJson
-from headrace_controller.operator_cli.show import figure, show, text
+from headrace_controller.operator_cli.show import figure, show
+from headrace_controller.operator_cli.tables import Table, text
+from headrace_controller.operator_cli.terminal import write
 
 if TYPE_CHECKING:
     from headrace_controller.control.recording.replay import Parameters, Report, Worst
@@ -60,7 +61,7 @@ def replay(
         )
     except RecordingError as error:
         fail(str(error), Code.USAGE)
-    show(asdict(report), [*map(text, _summary(report)), _rows(report)], as_json)
+    show(asdict(report), [*_summary(report), _rows(report)], as_json)
 
 
 @config_app.command("check")
@@ -77,7 +78,7 @@ def check(
     except (ConfigError, TlsError) as error:
         fail(str(error), Code.USAGE)
     gateways = ", ".join(each.id for each in chosen.gateways)
-    typer.echo(f"{path}: good.\nregion {chosen.region}; gateways: {gateways}")
+    write(f"{path}: good.\nregion {chosen.region}; gateways: {gateways}\n")
 
 
 def register(app: typer.Typer) -> None:
@@ -117,7 +118,17 @@ def _worst(worst: Worst) -> str:
 
 def _rows(report: Report) -> Table:
     table = Table(
-        "cell", "model", "share before", "share after", "change", "last weights: recorded", "before", "after"
+        (
+            "cell",
+            "model",
+            "share before",
+            "share after",
+            "change",
+            "last weights: recorded",
+            "before",
+            "after",
+        ),
+        right=("share before", "share after", "change"),
     )
     for row in report.rows:
         change = None

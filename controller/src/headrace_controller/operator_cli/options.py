@@ -2,30 +2,27 @@
 
 from __future__ import annotations
 
+import inspect
+from collections.abc import Callable
+from functools import wraps
 from pathlib import Path
-from typing import Annotated
-from urllib.parse import urlsplit
+from typing import Annotated, Any, get_type_hints
 
 import typer
 
-DEFAULT_URL = "http://127.0.0.1:18002"
+from headrace_controller.operator_cli.client import DEFAULT_URL, Client, checked_token, checked_url
 
 
-def _check_url(url: str) -> str:
-    try:
-        parts = urlsplit(url)
-        good = parts.scheme in ("http", "https") and parts.hostname is not None and parts.port != 0
-    except ValueError:
-        good = False
-    if not good:
-        raise typer.BadParameter(f"{url!r} is no address; write http://HOST:PORT, as in {DEFAULT_URL}")
-    return url.rstrip("/")
+def _usage(check: Callable[[str], str]) -> Callable[[str], str]:
+    """A check whose ValueError is wrong usage."""
 
+    def checked(value: str) -> str:
+        try:
+            return check(value)
+        except ValueError as error:
+            raise typer.BadParameter(str(error)) from error
 
-def _check_token(token: str) -> str:
-    if not token.isascii() or not token.isprintable():
-        raise typer.BadParameter("a token has ASCII characters only, and no line break")
-    return token
+    return checked
 
 
 Url = Annotated[
@@ -33,7 +30,7 @@ Url = Annotated[
     typer.Option(
         "--url",
         envvar="HEADRACE_URL",
-        callback=_check_url,
+        callback=_usage(checked_url),
         help="The controller's admin address (listen.admin).",
     ),
 ]
@@ -42,7 +39,7 @@ Token = Annotated[
     typer.Option(
         "--token",
         envvar="HEADRACE_TOKEN",
-        callback=_check_token,
+        callback=_usage(checked_token),
         show_default=False,
         help="One of its admin.tokens. The variable keeps it out of the list of processes.",
     ),
@@ -59,3 +56,29 @@ CellId = Annotated[str, typer.Argument(metavar="CELL", help="The cell's id, as `
 SiteName = Annotated[str, typer.Argument(metavar="SITE", help="The site, as `headrace status` shows it.")]
 Clear = Annotated[bool, typer.Option("--clear", help="Take it back.")]
 ASKED = "asked by the operator"
+
+
+def asking(command: Callable[..., None]) -> Callable[..., None]:
+    """A command that gets a Client first, with the options that say of which controller.
+
+    Typer reads the signature of what this returns: the command's own without its first parameter,
+    then --url, --token and --ca.
+    """
+    hints = get_type_hints(command, include_extras=True)
+    _, *own = inspect.signature(command).parameters.values()
+    shared = {"url": (Url, DEFAULT_URL), "token": (Token, ""), "ca": (Ca, None)}
+
+    @wraps(command)
+    def run(url: str, token: str, ca: Path | None, **rest: Any) -> None:
+        command(Client(url, token, ca), **rest)
+
+    kind = inspect.Parameter.KEYWORD_ONLY
+    parameters = [each.replace(annotation=hints[each.name], kind=kind) for each in own]
+    parameters += [
+        inspect.Parameter(name, kind, default=default, annotation=hint)
+        for name, (hint, default) in shared.items()
+    ]
+    run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    run.__annotations__ = {each.name: each.annotation for each in parameters}
+    del run.__wrapped__
+    return run

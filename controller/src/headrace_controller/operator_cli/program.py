@@ -8,7 +8,8 @@ import typer
 
 from headrace_controller import __version__
 from headrace_controller.gateway_check.commands import app as gateway_app
-from headrace_controller.operator_cli import acts, fleet, live, offline
+from headrace_controller.operator_cli import acts, fleet, offline, picker, watch
+from headrace_controller.operator_cli.terminal import write
 
 app = typer.Typer(
     name="headrace",
@@ -19,6 +20,7 @@ app = typer.Typer(
     epilog="""\b
 Try it:
   headrace status
+  headrace top
   headrace cells --json
   headrace explain CELL
   headrace drain CELL --cause "new driver" --wait && reboot
@@ -31,19 +33,15 @@ The controller is that of --url or of the variable HEADRACE_URL, the token that 
     pretty_exceptions_enable=False,
 )
 fleet.register(app)
-live.register(app)
+watch.register(app)
 acts.register(app)
 offline.register(app)
+picker.register(app)
 app.add_typer(gateway_app, name="gateway")
 
 
 @app.callback(invoke_without_command=True)
 def root(version: Annotated[bool, typer.Option("--version", help="Print the version.")] = False) -> None:
     if version:
-        typer.echo(f"headrace {__version__}")
+        write(f"headrace {__version__}\n")
         raise typer.Exit
-
-
-def main() -> None:
-    """Entry point of `headrace`."""
-    app()

@@ -1,16 +1,13 @@
-"""How things are shown: tables for people, JSON for scripts, and nothing that drives the terminal."""
+"""How things are shown: tables for people, JSON for scripts."""
 
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import Iterable
 from typing import Any, Final
 
-import typer
-from rich.console import Console, RenderableType
-from rich.table import Table
-from rich.text import Text
+from headrace_controller.operator_cli.tables import Part, Table, Words, lines, text
+from headrace_controller.operator_cli.terminal import clean, terminal, write
 
 STATE_STYLE: Final = {
     "READY": "green",
@@ -22,44 +19,32 @@ STATE_STYLE: Final = {
 EVENT_COLUMNS: Final = ("at", "kind", "cell", "from", "to", "event", "cause", "by")
 
 
-def text(value: Any, style: str = "") -> Text:
-    """What agents and engines said, as it is: no markup, and nothing that drives the terminal."""
-    return Text("".join(sign if sign.isprintable() else "\ufffd" for sign in str(value)), style)
-
-
 def figure(value: float | None, form: str = "{:.3g}") -> str:
     """A figure; a dash where it is not known, which is never 0."""
     return "-" if value is None else form.format(value)
 
 
-def console() -> Console:
-    """As wide as the terminal; in a pipe as wide as its lines, so that `grep` finds whole ones."""
-    return Console() if sys.stdout.isatty() else Console(width=10_000)
-
-
-def show(data: Any, parts: Iterable[RenderableType], as_json: bool) -> None:
+def show(data: Any, parts: Iterable[Part], as_json: bool) -> None:
     """The data as JSON, or what was made of it for people."""
     if as_json:
         print_json(data)
-        return
-    out = console()
-    for part in parts:
-        out.print(part)
+    else:
+        print_parts(parts)
+
+
+def print_parts(parts: Iterable[Part]) -> None:
+    """Tables and lines on stdout."""
+    write("".join(f"{line}\n" for line in lines(parts, terminal())))
 
 
 def print_json(data: Any, indent: int | None = 2) -> None:
     """JSON on stdout."""
-    json.dump(data, sys.stdout, indent=indent)
-    sys.stdout.write("\n")
-    sys.stdout.flush()
+    write(json.dumps(data, indent=indent) + "\n")
 
 
 def say(subject: str, word: str, data: Any, as_json: bool) -> None:
     """One line about one thing."""
-    if as_json:
-        print_json(data)
-    else:
-        typer.echo(f"{subject}: {word}" if subject else word)
+    show(data, [f"{subject}: {word}" if subject else word], as_json)
 
 
 def marks(cell: dict[str, Any]) -> str:
@@ -74,14 +59,24 @@ def marks(cell: dict[str, Any]) -> str:
     return ", ".join(filter(None, found))
 
 
+def state_words(state: str) -> Words:
+    """A state in its colour."""
+    return text(state, STATE_STYLE.get(state, ""))
+
+
 def cell_table(cells: Iterable[dict[str, Any]]) -> Table:
     """One line a cell."""
-    table = Table("site", "cell", "state", "for", "pressure", "weight", "heard", "marks", "cause")
+    table = Table(
+        ("site", "cell", "state", "for", "pressure", "weight", "heard", "marks", "cause"),
+        right=("for", "pressure", "weight", "heard"),
+        wrap=("marks", "cause"),
+        spare=("heard", "for"),
+    )
     for cell in cells:
         table.add_row(
             text(cell["site"]),
             text(cell["id"]),
-            text(cell["state"], STATE_STYLE.get(cell["state"], "")),
+            state_words(cell["state"]),
             f"{cell['state_since_s']:.0f} s",
             figure(cell["pressure"], "{:.3f}"),
             text(" ".join(f"{weight}" for _, weight in sorted(cell["weights"].items())) or "-"),
@@ -94,26 +89,37 @@ def cell_table(cells: Iterable[dict[str, Any]]) -> Table:
 
 def site_table(sites: Iterable[dict[str, Any]]) -> Table:
     """One line a site."""
-    table = Table("site", "cells", "ready", "other states", "marks")
+    table = Table(
+        ("site", "cells", "ready", "other states", "marks"),
+        right=("cells", "ready"),
+        wrap=("other states", "marks"),
+    )
     for site in sites:
-        others = ", ".join(
-            f"{count} {state}" for state, count in sorted(site["states"].items()) if state != "READY"
-        )
-        marked = "cordoned" if site["cordoned"] else ""
         table.add_row(
-            text(site["site"]), str(site["cells"]), str(site["ready"]), text(others or "-"), text(marked)
+            text(site["site"]),
+            str(site["cells"]),
+            str(site["ready"]),
+            text(other_states(site["states"]) or "-"),
+            text("cordoned" if site["cordoned"] else ""),
         )
     return table
+
+
+def other_states(states: dict[str, int]) -> str:
+    """How many cells are in which state but READY."""
+    return ", ".join(f"{count} {state}" for state, count in sorted(states.items()) if state != "READY")
 
 
 def gateway_line(gateway: dict[str, Any]) -> str:
     """One gateway in a sentence."""
     word = "connected" if gateway["connected"] else "not connected"
     refused = f" ({gateway['last_nack']})" if gateway["last_nack"] else ""
-    return f"gateway {gateway['id']}: {word}, {gateway['pushes']} pushes, {gateway['nacks']} refused{refused}"
+    return clean(
+        f"gateway {gateway['id']}: {word}, {gateway['pushes']} pushes, {gateway['nacks']} refused{refused}"
+    )
 
 
-def event_line(event: dict[str, Any]) -> Text:
+def event_line(event: dict[str, Any]) -> Words:
     """One event in a line."""
     change = f"{event['from'] or '-'} -> {event['to']}" if event["to"] else ""
     words = (event["at"], event["kind"], event["cell"], change, event["event"], event["cause"], event["by"])

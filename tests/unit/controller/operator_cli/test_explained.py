@@ -5,11 +5,12 @@ from __future__ import annotations
 import json
 
 import pytest
-from rich.console import Console
 
 from headrace_controller.admin.answers import dump
 from headrace_controller.control.intents.records import Actor
 from headrace_controller.operator_cli.explained import explanation
+from headrace_controller.operator_cli.tables import lines
+from headrace_controller.operator_cli.terminal import Terminal
 from headrace_pb.v1 import telemetry_pb2 as pb
 from tests.unit.controller.control.region import Region
 
@@ -18,11 +19,7 @@ def said(region: Region, cell: str) -> str:
     """What `headrace explain` prints for a cell at the first gateway."""
     found = region.loop.explain(cell, "gw-1")
     assert found is not None
-    console = Console(width=500, record=True, file=open("/dev/null", "w"))  # noqa: SIM115 (nobody reads it)
-    for part in explanation(json.loads(dump(found))):
-        console.print(part)
-    console.file.close()
-    return console.export_text()
+    return "\n".join(lines(explanation(json.loads(dump(found))), Terminal()))
 
 
 def loaded(more: str = "") -> Region:
@@ -79,3 +76,14 @@ def test_a_signal_that_is_absent_shows_what_stands_in_for_it() -> None:
     text = said(loaded(), "c3")
     assert "(filled in)" in text
     assert "no quorum of signals" in text
+
+
+def test_at_80_columns_no_name_is_broken() -> None:
+    region = loaded()
+    found = region.loop.explain("c1", "gw-1")
+    assert found is not None
+    made = list(lines(explanation(json.loads(dump(found))), Terminal(width=78)))
+    assert max(map(len, made)) <= 78
+    text = "\n".join(made)
+    for signal in found.signals:
+        assert signal.name in text

@@ -1,0 +1,1 @@
+"""`headrace top`: the region live, on a terminal to work with, and as plain lines elsewhere."""
