@@ -1,9 +1,8 @@
-"""The Dockerfiles and the Kubernetes manifest: they name what exists and ask for no more than they need."""
+"""The Dockerfiles: they name what exists and ask for no more than they need."""
 
 from __future__ import annotations
 
 import re
-import shlex
 import subprocess
 import sys
 import tomllib
@@ -16,9 +15,6 @@ from typing import Any
 
 import pytest
 import yaml
-
-from headrace_agent import settings as agent_settings
-from headrace_shared import config
 
 ROOT = Path(__file__).resolve().parents[3]
 DOCKER = ROOT / "deploy" / "docker"
@@ -57,36 +53,57 @@ def test_an_image_copies_what_exists_installs_pinned_and_is_not_root(path: Path)
     assert user.split(":")[0] not in ("root", "0")
 
 
-def agent_image() -> dict[str, str]:
-    return dict(instructions(DOCKER / "agent.Dockerfile"))
+def image(name: str) -> dict[str, str]:
+    """The last instruction of each kind."""
+    return dict(instructions(DOCKER / f"{name}.Dockerfile"))
 
 
-def test_the_agents_image_holds_the_agent_alone() -> None:
+PROGRAMS = {"agent": ("agent",), "controller": ("controller",), "lab": ("agent", "controller", "lab")}
+"""What each image holds, beside shared."""
+
+
+def test_there_is_an_image_of_each_program() -> None:
+    assert {path.name.removesuffix(".Dockerfile") for path in IMAGES} == set(PROGRAMS)
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_an_image_holds_its_program_alone_and_no_secret(name: str) -> None:
+    steps = instructions(DOCKER / f"{name}.Dockerfile")
+    sources = {rest.split()[0] for kind, rest in steps if kind == "COPY"}
+    assert sources == {"constraints.txt", "shared", "--from=build", *PROGRAMS[name]}
+    (program,) = yaml.safe_load(image(name)["ENTRYPOINT"])
+    assert program in scripts(name)
+    assert image(name)["STOPSIGNAL"] == "SIGTERM"
+    given = " ".join(rest for kind, rest in steps if kind in ("ENV", "ARG"))
+    assert not re.search(r"(?i)token|secret|passw|api_?key", given)
+
+
+@pytest.mark.parametrize("name", ["agent", "controller"])
+def test_a_service_reads_the_file_that_is_mounted(name: str) -> None:
+    assert yaml.safe_load(image(name)["CMD"]) == ["run", "--config", f"/etc/headrace/{name}.yaml"]
+
+
+def test_the_agents_image_explains_its_rights() -> None:
     text = (DOCKER / "agent.Dockerfile").read_text(encoding="utf-8")
-    sources = {rest.split()[0] for name, rest in instructions(DOCKER / "agent.Dockerfile") if name == "COPY"}
-    assert sources == {"constraints.txt", "shared", "agent", "--from=build"}
-    (program,) = yaml.safe_load(agent_image()["ENTRYPOINT"])
-    assert program in scripts("agent")
-    assert yaml.safe_load(agent_image()["CMD"]) == ["run", "--config", "/etc/headrace/agent.yaml"]
     for right in ("--network host", "NET_RAW", "--pid host", "--runtime nvidia", "--signal HUP"):
         assert right in text, f"{right} is not explained"
 
 
-def health_check() -> list[str]:
+def health_check(name: str) -> list[str]:
     """The command, run by this interpreter."""
-    said = agent_image()["HEALTHCHECK"]
+    said = image(name)["HEALTHCHECK"]
     command: list[str] = yaml.safe_load(said[said.index("CMD") + 3 :])
     assert command[0] == "python"
     return [sys.executable, *command[1:]]
 
 
 @contextmanager
-def answering(status: int) -> Iterator[str]:
-    """A server that gives every path this status; its address."""
+def answering(path: str, status: int) -> Iterator[str]:
+    """A server that gives this path this status, others 404; its address."""
 
     class Answer(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
-            self.send_response(status if self.path == "/healthz" else 404)
+            self.send_response(status if self.path == path else 404)
             self.end_headers()
 
         def log_message(self, *_: Any) -> None:
@@ -103,82 +120,22 @@ def answering(status: int) -> Iterator[str]:
         server.server_close()
 
 
-@pytest.mark.parametrize(("status", "code"), [(200, 0), (503, 1)])
-def test_the_agents_image_asks_its_health_as_the_agent_tells_it(status: int, code: int) -> None:
-    with answering(status) as address:
-        done = subprocess.run(
-            health_check(), env={"HEADRACE_HEALTH": address}, timeout=30, check=False, capture_output=True
-        )
-    assert done.returncode == code, done.stderr
-
-
-def test_an_agent_that_does_not_answer_is_unhealthy() -> None:
+def asked(name: str, address: str) -> int:
+    """What the health check of the image says of a program at this address."""
     done = subprocess.run(
-        health_check(), env={"HEADRACE_HEALTH": "127.0.0.1:1"}, timeout=30, check=False, capture_output=True
+        health_check(name), env={"HEADRACE_HEALTH": address}, timeout=30, check=False, capture_output=True
     )
-    assert done.returncode == 1
-    assert "HEADRACE_HEALTH" in agent_image()["ENV"]
+    return done.returncode
 
 
-def test_the_compose_programs_exist() -> None:
-    services = yaml.safe_load((ROOT / "docker-compose.yml").read_text(encoding="utf-8"))["services"]
-    programs = {name: service["command"][0] for name, service in services.items()}
-    assert programs.pop("envoy") == "sh"
-    assert set(programs.values()) <= scripts("agent", "controller", "lab")
-    assert (ROOT / services["controller"]["build"]["dockerfile"]).exists()
+@pytest.mark.parametrize("name", PROGRAMS)
+@pytest.mark.parametrize(("status", "code"), [(200, 0), (503, 1)])
+def test_an_image_asks_its_health_as_its_program_tells_it(name: str, status: int, code: int) -> None:
+    with answering("/health" if name == "lab" else "/healthz", status) as address:
+        assert asked(name, address) == code
 
 
-def manifest() -> dict[str, dict[str, Any]]:
-    """By kind."""
-    text = (ROOT / "deploy" / "kubernetes" / "agent.yaml").read_text(encoding="utf-8")
-    return {each["kind"]: each for each in yaml.safe_load_all(text)}
-
-
-def container() -> dict[str, Any]:
-    (only,) = manifest()["DaemonSet"]["spec"]["template"]["spec"]["containers"]
-    assert isinstance(only, dict)
-    return only
-
-
-def test_the_manifest_runs_one_agent_on_each_gpu_node_with_the_least_rights() -> None:
-    spec = manifest()["DaemonSet"]["spec"]
-    pod, own = spec["template"]["spec"], container()
-    assert spec["selector"]["matchLabels"].items() <= spec["template"]["metadata"]["labels"].items()
-    assert (pod["hostNetwork"], pod["dnsPolicy"]) == (True, "ClusterFirstWithHostNet")
-    assert pod["hostPID"] is False
-    assert pod["automountServiceAccountToken"] is False
-    assert pod["securityContext"]["runAsNonRoot"] is True
-    assert pod["securityContext"]["runAsUser"] == int(agent_image()["USER"].split(":")[0])
-    assert own["securityContext"] == {
-        "allowPrivilegeEscalation": False,
-        "readOnlyRootFilesystem": True,
-        "capabilities": {"drop": ["ALL"]},
-    }
-    assert own["resources"].keys() == {"requests", "limits"}
-    assert pod["terminationGracePeriodSeconds"] > 2
-
-
-def test_the_manifests_pieces_fit_together() -> None:
-    pod, own = manifest()["DaemonSet"]["spec"]["template"]["spec"], container()
-    assert {mount["name"] for mount in own["volumeMounts"]} == {volume["name"] for volume in pod["volumes"]}
-    (volume,) = [each for each in pod["volumes"] if each["name"] == "config"]
-    assert volume["configMap"]["name"] == manifest()["ConfigMap"]["metadata"]["name"]
-    namespaces = {kind: each["metadata"].get("namespace") for kind, each in manifest().items()}
-    name = manifest()["Namespace"]["metadata"]["name"]
-    assert namespaces == {"Namespace": None, "ConfigMap": name, "DaemonSet": name}
-    mounted = next(each["mountPath"] for each in own["volumeMounts"] if each["name"] == "config")
-    assert shlex.join(own["args"]) == shlex.join(["run", "--config", f"{mounted}/$(NODE_NAME).yaml"])
-    assert own["env"][0]["valueFrom"]["fieldRef"]["fieldPath"] == "spec.nodeName"
-
-
-def test_the_manifests_file_is_a_good_one_and_its_probes_ask_where_it_listens() -> None:
-    ((name, text),) = manifest()["ConfigMap"]["data"].items()
-    loaded = config.parse(text, agent_settings.AgentSettings)
-    assert name == f"{loaded.node}.yaml"
-    assert loaded.warnings() == ()
-    assert loaded.hardware.dcgm_url is not None
-    own, listen = container(), loaded.metrics_listen
-    assert listen is not None
-    paths = {"startupProbe": "/healthz", "livenessProbe": "/healthz", "readinessProbe": "/readyz"}
-    for probe, path in paths.items():
-        assert own[probe]["httpGet"] == {"host": listen.host, "port": listen.port, "path": path}
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_a_program_that_does_not_answer_is_unhealthy(name: str) -> None:
+    assert asked(name, "127.0.0.1:1") == 1
+    assert "HEADRACE_HEALTH" in image(name)["ENV"]

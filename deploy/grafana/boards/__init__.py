@@ -1,0 +1,1 @@
+"""Grafana dashboards as code: `make deploy-files` writes ../dashboards."""
