@@ -13,7 +13,7 @@ PROTO := protos/headrace_pb/v1/telemetry.proto
 SRC := shared/src/headrace_shared agent/src controller/src lab/src
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo demo-real test test-extra lint lint-proof types proto proto-check docs docs-check wheels bench clean
+.PHONY: help setup demo demo-real test test-extra lint lint-proof types proto proto-check docs docs-pages deploy-files docs-check wheels bench clean
 
 help: ## Show this list
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -24,9 +24,11 @@ $(STAMP): $(CONSTRAINTS) requirements-dev.txt shared/pyproject.toml agent/pyproj
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
 		|| { echo "Headrace needs Python 3.11 or later; run make PYTHON=/path/to/python3.11 setup"; exit 2; }
 	@echo "setup: making $(VENV) (about a minute)"
-	@$(PYTHON) -m venv $(VENV)
+	@$(PYTHON) -m venv $(VENV) \
+		|| { echo "setup: $(PYTHON) cannot make $(VENV); on Debian and Ubuntu: apt install python3-venv, then make again"; exit 2; }
 	@PIP_CONSTRAINT=$(CURDIR)/$(CONSTRAINTS) $(BIN)/python -m pip install -q --disable-pip-version-check \
-		-r requirements-dev.txt -e shared -e agent -e controller -e lab
+		-r requirements-dev.txt -e shared -e agent -e controller -e lab \
+		|| { echo "setup: packages could not be installed; is a package index reachable (HTTPS_PROXY, PIP_INDEX_URL)? then make again"; exit 2; }
 	@touch $(STAMP)
 	@echo "setup: done; the programs are in $(BIN)"
 
@@ -61,12 +63,21 @@ proto-check: proto ## Fail when the committed stubs differ from protos/
 	@git diff --exit-code --stat -- shared/src/headrace_pb \
 		|| { echo "the committed stubs are not what protos/ gives: run make proto and commit"; exit 1; }
 
-docs: $(STAMP) ## Write the pages that are generated from code
-	@$(BIN)/python -m headrace_controller.lifecycle > docs/lifecycle.md
+docs: docs-pages ## Build the documentation as a site in out/site; a broken link fails
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet
+	@echo "docs: open out/site/index.html"
 
-docs-check: docs ## Fail when a generated page differs from the code
-	@git diff --exit-code --stat -- docs/lifecycle.md \
-		|| { echo "docs/lifecycle.md is not what the code gives: run make docs and commit"; exit 1; }
+docs-pages: $(STAMP) ## Write the pages that are generated from code
+	@$(BIN)/python -m headrace_controller.lifecycle > docs/lifecycle.md
+	@$(BIN)/headrace-agent config reference > docs/reference-agent.md
+	@$(BIN)/headrace-controller config reference > docs/reference-controller.md
+
+deploy-files: $(STAMP) ## Write dashboards and other files under deploy/ that follow from others
+	@$(BIN)/python -m deploy.write
+
+docs-check: docs ## Fail when a generated page differs from the code, or a link leads nowhere
+	@git diff --exit-code --stat -- docs/lifecycle.md docs/reference-agent.md docs/reference-controller.md \
+		|| { echo "a generated page is not what the code gives: run make docs-pages and commit"; exit 1; }
 
 wheels: $(STAMP) ## Build the four wheels; install and import each alone
 	@$(BIN)/python tests/support/wheels.py

@@ -72,6 +72,13 @@ PLANTS = (
         "Controller: a stage imports only earlier stages BROKEN",
     ),
     Plant(
+        "the picker's core is impure",
+        f"{CONTROLLER}/picker/picker.py",
+        "import asyncio",
+        "imports",
+        "the picker is pure but for its service BROKEN",
+    ),
+    Plant(
         "a room outside the layers", f"{CONTROLLER}/helpers.py", "X = 1", "imports", "not listed as layers"
     ),
     *(

@@ -12,9 +12,16 @@ ROOT = Path(__file__).resolve().parents[2]
 DISTRIBUTIONS = {
     "shared": ("headrace_shared.config", "headrace_pb.v1.telemetry_pb2_grpc"),
     "agent": ("headrace_agent.cli", "headrace_agent.service"),
-    "controller": ("headrace_controller.cli", "headrace_controller.operator_cli"),
+    "controller": (
+        "headrace_controller.cli",
+        "headrace_controller.operator_cli.program",
+        "headrace_controller.operator_cli.top.app",
+    ),
     "lab": ("headrace_lab.cli",),
 }
+PAGE = "from headrace_controller.admin.web.pages import Pages; assert 'main.js' in Pages.packaged()"
+PACKAGED = {"controller": PAGE}
+"""Checks that a wheel holds what is no module."""
 
 
 def main() -> int:
@@ -37,6 +44,7 @@ def check(name: str, modules: tuple[str, ...], wheels: Path, home: Path) -> None
     run(*pip, "-c", str(ROOT / "constraints.txt"), "--find-links", str(wheels), f"headrace-{name}")
     for module in modules:
         run(python, "-c", f"import {module}", cwd=home)
+    run(python, "-c", PACKAGED.get(name, ""), cwd=home)
 
 
 def run(*command: str, cwd: Path | None = None) -> None:

@@ -23,6 +23,7 @@ from headrace_agent.settings import AgentSettings
 from headrace_shared import log
 from headrace_shared.config import ConfigError
 from headrace_shared.net import CannotListenError
+from headrace_shared.reference import render
 from headrace_shared.tls import TlsError, channel_credentials
 
 # systemd and operators are promised an end within two seconds of SIGTERM.
@@ -130,6 +131,16 @@ def run(
                 watching.cancel()
 
         run_program(main)
+
+
+@config_app.command()
+def reference() -> None:
+    """Print every key of the config file with its type, default and bounds, as Markdown."""
+    intro = (
+        "What `headrace-agent config reference` prints: every key of the agent's config file. "
+        "Durations end in `_s` and are seconds."
+    )
+    typer.echo(render(AgentSettings, "The agent's config file", intro), nl=False)
 
 
 @config_app.command()

@@ -11,8 +11,10 @@ from pathlib import Path
 from typing import Annotated, Final, Literal, NoReturn
 
 import typer
+from prometheus_client import disable_created_metrics
 
 from headrace_controller import __version__
+from headrace_controller.control import garbage
 from headrace_controller.service import load_checked
 from headrace_controller.service import run as run_service
 from headrace_controller.settings import ControllerSettings
@@ -21,6 +23,7 @@ from headrace_controller.xds import bootstrap as envoy_bootstrap
 from headrace_shared import log
 from headrace_shared.config import ConfigError
 from headrace_shared.net import CannotListenError, HostPort, parse_host_port
+from headrace_shared.reference import render
 from headrace_shared.tasks import STDERR, hold_hangups, on_hangup, run_program, take_hangup
 from headrace_shared.tls import TlsError, TlsSettings
 
@@ -83,6 +86,9 @@ def run(
     with _clear_errors():
         chosen = _with_baseline(load_settings(config), baseline)
         log.configure(chosen.log.level, chosen.log.format)
+        # Else each counter has a second series, of when it was made.
+        disable_created_metrics()  # type: ignore[no-untyped-call]
+        garbage.begin()
         try:
             run_program(lambda stop: _serve(chosen, config, baseline, stop))
         except (CannotListenError, TlsError):
@@ -165,6 +171,16 @@ def _check_files(served: TlsSettings | None, ca: Path | None, cert: Path | None,
         _refuse("the Envoy needs --ca, the authority of the controller's certificate (listen.xds_tls)")
     if served is not None and served.ca is not None and cert is None:
         _refuse("listen.xds_tls has a ca (mutual TLS), so the Envoy needs --cert and --key")
+
+
+@config_app.command()
+def reference() -> None:
+    """Print every key of the settings file with its type, default and bounds, as Markdown."""
+    intro = (
+        "What `headrace-controller config reference` prints: every key of the controller's settings file. "
+        "Durations end in `_s` and are seconds."
+    )
+    typer.echo(render(ControllerSettings, "The controller's settings file", intro), nl=False)
 
 
 @config_app.command("check")

@@ -13,22 +13,28 @@ import grpc
 
 from headrace_controller.admin.access import Access
 from headrace_controller.admin.desk import Desk, Memory, server_context
+from headrace_controller.control import garbage
 from headrace_controller.control.confirmation import EngineInquiry, Question, check_pools
 from headrace_controller.control.intents.migrate import with_drains
 from headrace_controller.control.keeper import Keeper
 from headrace_controller.control.kept_fleet import KeptFleetStore, load_within
 from headrace_controller.control.loop import ControlLoop
 from headrace_controller.control.metrics import Metrics
+from headrace_controller.control.picking import Picking
 from headrace_controller.control.reload import Load, Reloader
 from headrace_controller.gateway.identity import Doorkeeper
 from headrace_controller.gateway.service import SERVICES as REPORT_SERVICES
 from headrace_controller.gateway.service import GatewayService
 from headrace_controller.ingest.intake import Intake
+from headrace_controller.ingest.service import SERVICE as TELEMETRY_SERVICE
 from headrace_controller.ingest.service import TelemetryService
 from headrace_controller.ingest.sites import Sites
+from headrace_controller.ingest.wire.introspection import WireIntrospection
+from headrace_controller.ingest.wire.server import WireServer
 from headrace_controller.introspection import Introspection
 from headrace_controller.inventory.known import FleetKnowledge
 from headrace_controller.lifecycle import Answer
+from headrace_controller.picker.service import SERVICE as PICKER_SERVICE
 from headrace_controller.projection import Plan
 from headrace_controller.settings import ControllerSettings
 from headrace_controller.settings import load as load_settings
@@ -38,17 +44,15 @@ from headrace_controller.xds.server import Hooks, XdsServer
 from headrace_controller.xds.snapshot import InconsistentSnapshot, SnapshotBuilder
 from headrace_controller.xds.upstreams import read_upstreams
 from headrace_pb.v1 import telemetry_pb2 as pb
-from headrace_pb.v1.telemetry_pb2_grpc import add_CellTelemetryServicer_to_server
 from headrace_shared import log
 from headrace_shared.clock import Clock, SystemClock
 from headrace_shared.config import ConfigError
-from headrace_shared.net import HostPort, PortInUseError, require_free
+from headrace_shared.net import HostPort, PortInUseError, explain_listen, require_free
 from headrace_shared.rpc import SERVER_OPTIONS
 from headrace_shared.tasks import Supervisor
 from headrace_shared.tls import ServerIdentity, TlsError, TlsSettings
 
 STOP_GRACE_S = 0.3
-TELEMETRY_SERVICE = pb.DESCRIPTOR.services_by_name["CellTelemetry"].full_name
 LOAD_TIMEOUT_S = 2.0
 RENEW_S = 5.0
 
@@ -58,11 +62,12 @@ class Controller:
 
     def __init__(self, settings: ControllerSettings, clock: Clock) -> None:
         self._settings = settings
-        self._clock = clock
+        self.clock = clock
         self._log = log.get("controller")
         self._left_out: dict[str, tuple[LeftOut, ...]] = {}
         self._unverified: set[str] = set()
         self.metrics = Metrics()
+        self.metrics.expect(gateway.id for gateway in settings.gateways)
         self.identities: list[ServerIdentity] = []
         epoch = clock.wall_ns()
         upstreams, reports = read_upstreams(settings.pools), settings.gateway_reports
@@ -84,6 +89,7 @@ class Controller:
                 aliases=settings.aliases,
                 upstreams=upstreams,
                 reports=reports if reports.enabled and settings.baseline is None else None,
+                picker=settings.picker if _picks(settings) else None,
             )
             for gateway in settings.gateways
         }
@@ -105,7 +111,9 @@ class Controller:
         self.ingest = TelemetryService(intake, clock, check_identity=_demands_certificates(tls))
         known = [cell.id for cell in kept.cells] if kept else []
         self.gateways = self._gateway_service()
-        self.desk = Desk(settings, clock, self.loop, self.xds, self.metrics, memory, known)
+        self.picking = self._picking() if _picks(settings) else None
+        feed = self.picking.feed if self.picking is not None else None
+        self.desk = Desk(settings, clock, self.loop, self.xds, self.metrics, memory, known, feed)
 
     # control.loop.Outside
 
@@ -185,7 +193,22 @@ class Controller:
             on_refusal=lambda reason: self.metrics.rejections.labels(f"report_{reason}").inc(),
             check_identity=_demands_certificates(tls),
         )
-        return GatewayService(reports, self._clock, door, self.loop.reports)
+        return GatewayService(reports, self.clock, door, self.loop.reports)
+
+    def _picking(self) -> Picking:
+        """The fast loop, which looks on as the slow one works."""
+        settings = self._settings
+        checked = _demands_certificates(settings.listen.xds_tls)
+        picking = Picking(
+            settings,
+            self.clock,
+            self.loop.fleet,
+            self.metrics.registry,
+            gateway_of=self.xds.gateway_of if checked else None,
+            on_refused=lambda reason: self.metrics.rejections.labels(reason).inc(),
+        )
+        self.loop.witnesses.append(picking.feed)
+        return picking
 
     def _hooks(self) -> Hooks:
         return Hooks(
@@ -195,6 +218,10 @@ class Controller:
             on_stranger=lambda node_id: self.metrics.rejections.labels("unknown_gateway").inc(),
             on_wrong_identity=lambda node_id: self.metrics.rejections.labels("xds_wrong_identity").inc(),
         )
+
+
+def _picks(settings: ControllerSettings) -> bool:
+    return settings.picker.enabled and settings.baseline is None
 
 
 def _demands_certificates(tls: TlsSettings | None) -> bool:
@@ -223,8 +250,8 @@ async def run(
     controller = Controller(settings, SystemClock())
     async with AsyncExitStack() as stack:
         stack.push_async_callback(controller.inquiry.close)
-        await _serve_grpc(stack, "listen.xds", listen.xds, listen.xds_tls, controller)
-        await _serve_grpc(stack, "listen.telemetry", listen.telemetry, listen.telemetry_tls, controller)
+        await _serve_envoys(stack, listen.xds, listen.xds_tls, controller)
+        await _serve_agents(stack, listen.telemetry, listen.telemetry_tls, controller)
         stack.callback(controller.desk.close)
         await controller.desk.serve(stack, listen.admin, listen.admin_tls)
         supervisor = await stack.enter_async_context(Supervisor())
@@ -237,6 +264,7 @@ async def run(
                 settings, load, controller.use, reload_asked, lambda result: reloads.labels(result).inc()
             )
             supervisor.spawn("reload", reloader.run())
+        supervisor.spawn("spare the fleet", garbage.spare(controller.loop.fleet))
         supervisor.spawn("renew certificates", _renew(controller.identities))
         logger.info(
             "serving",
@@ -287,39 +315,58 @@ def check_tls(settings: ControllerSettings) -> None:
         raise TlsError("\n".join(dict.fromkeys(found)))
 
 
-async def _serve_grpc(
-    stack: AsyncExitStack, field: str, address: HostPort, tls: TlsSettings | None, controller: Controller
+async def _serve_envoys(
+    stack: AsyncExitStack, address: HostPort, tls: TlsSettings | None, controller: Controller
 ) -> None:
     server = grpc.aio.server(options=SERVER_OPTIONS)
-    for_agents = field == "listen.telemetry"
-    services = [TELEMETRY_SERVICE] if for_agents else [*XDS_SERVICES]
-    if for_agents:
-        add_CellTelemetryServicer_to_server(controller.ingest, server)
-    else:
-        controller.xds.add_to(server)
-        if controller.gateways is not None:
-            controller.gateways.add_to(server)
-            services = [*XDS_SERVICES, *REPORT_SERVICES]
+    services = [*XDS_SERVICES]
+    controller.xds.add_to(server)
+    if controller.gateways is not None:
+        controller.gateways.add_to(server)
+        services += REPORT_SERVICES
+    if controller.picking is not None:
+        controller.picking.service.add_to(server)
+        services.append(PICKER_SERVICE)
     introspection = Introspection(services)
     introspection.add_to(server)
     try:
         if tls is None:
             server.add_insecure_port(str(address))
         else:
-            identity = ServerIdentity(tls, f"{field}_tls")
+            identity = ServerIdentity(tls, "listen.xds_tls")
             controller.identities.append(identity)
             server.add_secure_port(str(address), identity.credentials())
     except RuntimeError as error:
         # The port was free a moment ago, or both listeners were given the same.
-        raise PortInUseError(field, address) from error
+        raise PortInUseError("listen.xds", address) from error
     await server.start()
     await introspection.open()
     stack.push_async_callback(server.stop, STOP_GRACE_S)
     stack.push_async_callback(introspection.close)
-    if not for_agents:
-        stack.push_async_callback(controller.xds.close)
-        if controller.gateways is not None:
-            stack.push_async_callback(controller.gateways.close)
+    stack.push_async_callback(controller.xds.close)
+    if controller.gateways is not None:
+        stack.push_async_callback(controller.gateways.close)
+    if controller.picking is not None:
+        stack.push_async_callback(controller.picking.service.close)
+
+
+async def _serve_agents(
+    stack: AsyncExitStack, address: HostPort, tls: TlsSettings | None, controller: Controller
+) -> None:
+    introspection = WireIntrospection([TELEMETRY_SERVICE])
+    methods = controller.ingest.methods() | introspection.methods()
+    context = None
+    if tls is not None:
+        identity = ServerIdentity(tls, "listen.telemetry_tls")
+        controller.identities.append(identity)
+        context = identity.context
+    server = WireServer(methods, controller.clock, context)
+    try:
+        await server.start(address)
+    except OSError as error:
+        raise explain_listen("listen.telemetry", address, error) from error
+    stack.push_async_callback(server.stop, STOP_GRACE_S)
+    stack.callback(introspection.close)
 
 
 def _warn_of_open_ports(settings: ControllerSettings) -> None:

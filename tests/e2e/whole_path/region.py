@@ -33,7 +33,8 @@ AWAY = (aiohttp.ClientError, TimeoutError, OSError)
 @dataclass(frozen=True)
 class Plan:
     """What the region is made of. `sites` names each site's cells; the GPUs of `roomy` sites show
-    little memory in use, so that their cells weigh more than the others, whatever the load."""
+    little memory in use, so that their cells weigh more than the others, whatever the load. `settings`
+    are more of the controller's."""
 
     sites: Mapping[str, Sequence[str]] = field(
         default_factory=lambda: {"east": ("east-1", "east-2"), "west": ("west-1",)}
@@ -41,6 +42,7 @@ class Plan:
     roomy: frozenset[str] = frozenset({"west"})
     exporters: bool = True
     baseline: str = ""
+    settings: Mapping[str, Any] = field(default_factory=dict)
 
 
 class Region:
@@ -194,7 +196,8 @@ async def running_region(directory: Path, plan: Plan | None = None) -> AsyncIter
 
 async def _bring_up(region: Region, plan: Plan, directory: Path) -> None:
     fleet, began = region.fleet, region.clock.now()
-    settings_files.write(directory / "controller.yaml", controller_settings(fleet, directory))
+    told = controller_settings(fleet, directory) | dict(plan.settings)
+    settings_files.write(directory / "controller.yaml", told)
     bootstrap = asyncio.create_task(programs.envoy(fleet, directory), name="bootstrap")
     try:
         await region.start(*(_cell(fleet, cell) for cell in fleet.cells))

@@ -177,6 +177,10 @@ def _refused(stream: Any, *cells: str) -> Any:
 async def test_a_node_that_the_head_does_not_name_is_refused_on_both_sides(running: Running) -> None:
     thief = worker(running, "n9")
     thief.read(1.0, lost=True)
+
+    async def told() -> bool:
+        return any(line["event"] == "cell refused by the controller" for line in logs)
+
     with capture_logs() as logs:
         async with head(running, "n2").up():
             await until(reaches(running, state="READY"))
@@ -185,6 +189,7 @@ async def test_a_node_that_the_head_does_not_name_is_refused_on_both_sides(runni
                 refused = 'headrace_rejections_total{reason="member_refused"}'
                 await until(_on_page(running, refused))
                 await until(_on_page(running, 'headrace_rejections_total{reason="foreign_cell"}'))
+                await until(told)
                 found = await cell(running)
     assert (found["state"], found["signals"]["compute_active"]) == ("READY", 0.25)
     assert [member["node"] for member in found["members"]] == ["n2"]

@@ -142,6 +142,12 @@ class AgentMetrics(Collector):
         )
         config.add_metric([self._config_hash()], 1.0)
         yield config
+        who = self._node.identity
+        info = GaugeMetricFamily(
+            "headrace_agent_info", "Always 1; what runs, and where.", labels=["version", "node", "site"]
+        )
+        info.add_metric([who.version, who.node, who.site], 1.0)
+        yield info
 
 
 def build_page(collector: Collector) -> CollectorRegistry:
