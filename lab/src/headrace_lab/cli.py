@@ -10,8 +10,11 @@ from headrace_lab import __version__
 from headrace_lab.cell.commands import cell
 from headrace_lab.demo.commands import demo
 from headrace_lab.gpu.commands import exporter
+from headrace_lab.live.commands import live
 from headrace_lab.load.commands import load
+from headrace_lab.matrix.commands import matrix
 from headrace_lab.real.commands import demo_real
+from headrace_lab.sim.commands import sim
 from headrace_lab.wan.commands import wan
 
 app = typer.Typer(
@@ -34,6 +37,9 @@ def root(version: Annotated[bool, typer.Option("--version", help="Print the vers
 app.command()(demo)
 app.command()(demo_real)
 app.command()(load)
+app.command()(live)
+app.command()(sim)
+app.command()(matrix)
 app.command()(cell)
 app.command("dcgm")(exporter)
 app.command()(wan)

@@ -253,3 +253,14 @@ async def test_an_http2_preface_gets_an_error_not_silence(cell: Server) -> None:
         assert (await reader.readline()).startswith(b"HTTP/1")
     writer.close()
     await writer.wait_closed()
+
+
+async def test_a_refusing_cell_refuses_its_share_whatever_the_length(session: aiohttp.ClientSession) -> None:
+    async with running_cell(refuse_share=0.5, seed=1) as cell:
+        statuses = []
+        for _ in range(60):
+            body = {"model": "m", "prompt": "a", "max_tokens": 1}
+            async with session.post(f"{cell.url}/v1/completions", json=body) as response:
+                statuses.append(response.status)
+    assert set(statuses) == {200, 400}
+    assert 15 <= statuses.count(400) <= 45

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 
@@ -189,3 +190,74 @@ async def test_nobody_listening_is_a_record_not_a_crash() -> None:
     records = await driver.run(at(0.0, 0.01))
     assert [r.status for r in records] == [0, 0]
     assert all(r.error and not r.ok and r.cell == "" for r in records)
+
+
+async def test_a_failed_request_is_tried_again_and_its_first_attempt_remembered() -> None:
+    asked = 0
+
+    async def handler(request: web.Request) -> web.StreamResponse:
+        nonlocal asked
+        asked += 1
+        if asked < 3:
+            return web.json_response({"error": "no"}, status=503, headers={"x-headrace-cell": "bad"})
+        return await stream(request, token(), "[DONE]")
+
+    limits = Limits(in_flight=5, request_s=5.0, drain_s=5.0, attempts=5, retry_after_s=0.1)
+    (record,) = await drive(handler, at(0.0), limits)
+    assert record.ok
+    assert (record.attempts, record.first_ok, record.first_status, record.first_cell) == (
+        3,
+        False,
+        503,
+        "bad",
+    )
+    assert record.cell == "c"
+    assert record.first_over_ms < 100
+    assert record.ttft_ms is not None
+    assert record.ttft_ms >= 200, "two pauses lie before the token, and count"
+
+
+async def test_attempts_are_bounded() -> None:
+    async def handler(_: web.Request) -> web.StreamResponse:
+        return web.json_response({"error": "no"}, status=503)
+
+    limits = Limits(in_flight=5, request_s=5.0, drain_s=5.0, attempts=3, retry_after_s=0.01)
+    (record,) = await drive(handler, at(0.0), limits)
+    assert (record.ok, record.attempts, record.status) == (False, 3, 503)
+
+
+async def test_an_attempt_without_a_token_ends_and_a_slow_stream_does_not() -> None:
+    asked = 0
+
+    async def handler(request: web.Request) -> web.StreamResponse:
+        nonlocal asked
+        asked += 1
+        if asked == 1:
+            await asyncio.sleep(30)
+        return await stream(request, token(), token(), token(), token(), "[DONE]", delay_s=0.4)
+
+    limits = Limits(in_flight=5, request_s=20.0, drain_s=20.0, attempts=2, retry_after_s=0, first_token_s=1.5)
+    (record,) = await drive(handler, at(0.0), limits)
+    assert record.ok, "the stream goes on past the bound on its first token"
+    assert record.attempts == 2
+    assert record.first_error.startswith("no first token")
+    assert record.e2e_ms >= 1500 + 1600
+
+
+async def test_what_holds_the_driver_up_counts_as_waiting() -> None:
+    """Latency from the moment of sending would leave out what a stalled sender cost its clients."""
+
+    async def handler(request: web.Request) -> web.StreamResponse:
+        return await stream(request, token(), "[DONE]")
+
+    async with serving(handler) as target:
+        driver = Driver(target, SystemClock(), QUICK, seed=1)
+        running = asyncio.create_task(driver.run(at(0.0, 0.1)))
+        await asyncio.sleep(0.05)
+        time.sleep(0.4)  # noqa: ASYNC251  the whole process stands still
+        records = await running
+    late = records[-1]
+    assert late.late_ms >= 300
+    assert late.ttft_ms is not None
+    assert late.ttft_ms >= late.late_ms
+    assert late.due_s == pytest.approx(0.1, abs=0.001)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import os
+import random
 from collections.abc import Awaitable, Callable
 
 from aiohttp import web
@@ -63,7 +64,10 @@ class CellApp:
             client_max_size=MAX_BODY_BYTES, middlewares=[self._count, self._explain, self._obey]
         )
         app.on_response_prepare.append(self._sign)
-        completions = Completions(self._settings, self._dialect, self.driver, self._clock, itertools.count(1))
+        chance = random.Random(self._settings.seed)  # noqa: S311
+        completions = Completions(
+            self._settings, self._dialect, self.driver, self._clock, itertools.count(1), chance
+        )
         app.add_routes(
             [
                 web.post("/v1/completions", completions.complete),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Annotated
 
 import typer
@@ -10,6 +11,8 @@ from headrace_lab.cell.service import serve
 from headrace_lab.cell.settings import LOADING_MODES, CellSettings, LoadingMode
 from headrace_lab.cell.versions import read_dialect
 from headrace_lab.engine import EngineParameters
+from headrace_lab.engine.profiles import profile as find_profile
+from headrace_lab.engine.profiles import split
 from headrace_lab.servers import refusal, run_server
 from headrace_shared import log
 from headrace_shared.clock import SystemClock
@@ -38,17 +41,27 @@ def cell(
     bytes_per_token: Annotated[float, Option(help="Bytes of text that make one token.")] = 4.0,
     loading_seconds: Annotated[float, Option(help="Seconds from start to serving.")] = 0.0,
     loading_mode: Annotated[str, Option(help="While loading: answer (503) or refuse.")] = "answer",
+    profile: Annotated[
+        str,
+        Option(
+            help="Play a known engine, GPU/MODEL as in h100/70b-awq: all figures but length and speed "
+            "come from it."
+        ),
+    ] = "",
+    pcie_contention: Annotated[
+        float, Option(help="With --profile: share of the host link that a neighbour takes.")
+    ] = 0.0,
+    refuse_share: Annotated[float, Option(help="Share of requests answered with 400.")] = 0.0,
     keep_alive: Annotated[float, Option(help="Seconds until an idle connection is closed.")] = 5.0,
     seed: Annotated[int, Option(help="Seed of all randomness.")] = 0,
 ) -> None:
     """Run a simulated cell: vLLM's API and metrics over a model of an engine."""
     log.configure()
     try:
-        settings = CellSettings(
-            cell_id=cell_id,
-            model=model,
-            engine_version=read_dialect(engine_version).version,
-            engine=EngineParameters(
+        if profile:
+            engine = profiled(profile, max_model_len, speed, pcie_contention)
+        else:
+            engine = EngineParameters(
                 prefill_tokens_per_s=prefill_tokens_per_s,
                 decode_base_s=decode_ms / 1000,
                 decode_per_sequence_s=decode_per_sequence_ms / 1000,
@@ -59,16 +72,32 @@ def cell(
                 speed=speed,
                 step_jitter=step_jitter,
                 stop_chance=stop_chance,
-            ),
+            )
+        settings = CellSettings(
+            cell_id=cell_id,
+            model=model,
+            engine_version=read_dialect(engine_version).version,
+            engine=engine,
             bytes_per_token=bytes_per_token,
             loading_s=loading_seconds,
             loading_mode=_read_mode(loading_mode),
+            refuse_share=refuse_share,
             keep_alive_s=keep_alive,
             seed=seed,
         )
     except ValueError as error:
         raise refusal("cell", error) from error
     run_server("cell", host, port, lambda sock, stop: serve(settings, sock, SystemClock(), stop))
+
+
+def profiled(name: str, max_model_len: int, speed: float, pcie_contention: float) -> EngineParameters:
+    """The engine of a profile GPU/MODEL, slowed by a neighbour on its host link. Raises ValueError."""
+    gpu, model = split(name)
+    if not 0 <= pcie_contention < 1:
+        raise ValueError(f"--pcie-contention is {pcie_contention}; give a share from 0 to below 1")
+    found = find_profile(gpu, model, max_model_len=max_model_len, speed=speed)
+    slowdown = 1 + found.pcie_share * pcie_contention / (1 - pcie_contention)
+    return replace(found.engine, speed=speed / slowdown)
 
 
 def _read_mode(text: str) -> LoadingMode:

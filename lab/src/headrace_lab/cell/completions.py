@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+import random
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -30,6 +31,7 @@ class Completions:
     driver: EngineDriver
     clock: Clock
     numbers: itertools.count[int]
+    chance: random.Random
 
     async def complete(self, request: web.Request) -> web.StreamResponse:
         """POST /v1/completions."""
@@ -40,11 +42,15 @@ class Completions:
         return await self._answer(request, read_chat)
 
     async def _answer(
-        self, request: web.Request, read: Callable[[bytes, float], Question]
+        self, request: web.Request, read: Callable[[bytes, float, int], Question]
     ) -> web.StreamResponse:
-        question = read(await request.read(), self.settings.bytes_per_token)
+        engine = self.settings.engine
+        block = engine.prefix_block_tokens if engine.prefix_caching else 0
+        question = read(await request.read(), self.settings.bytes_per_token, block)
         if question.model not in ("", self.settings.model):
             raise ApiError(404, f"The model `{question.model}` does not exist.", "model")
+        if self.chance.random() < self.settings.refuse_share:
+            raise ApiError(400, "This engine cannot serve the request as it is configured.")
         name = f"{'chatcmpl' if question.chat else 'cmpl'}-{self.settings.cell_id}-{next(self.numbers)}"
         answer = Answer(name, self.settings.model, self.clock.wall_ns() // 1_000_000_000, question.chat)
         ticket = self._submit(name, question)
@@ -61,7 +67,9 @@ class Completions:
         try:
             return self.driver.submit(
                 [
-                    Request(f"{name}-{i}", tokens, question.max_tokens, question.ignore_eos)
+                    Request(
+                        f"{name}-{i}", tokens, question.max_tokens, question.ignore_eos, question.prefix(i)
+                    )
                     for i, tokens in enumerate(question.choices)
                 ]
             )

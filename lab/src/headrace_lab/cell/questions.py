@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 import math
+import zlib
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from headrace_lab.cell.errors import ApiError
@@ -21,7 +22,8 @@ class Question:
     """A completion request.
 
     `prompts` holds the size of each prompt in tokens; the answer has `n` choices for each.
-    `model` is empty where the client named none.
+    `model` is empty where the client named none. `prefixes` holds, for a prompt given as text, the
+    ids of its leading whole blocks, each standing for its text and all before it.
     """
 
     model: str
@@ -32,24 +34,34 @@ class Question:
     include_usage: bool
     ignore_eos: bool
     chat: bool
+    prefixes: tuple[tuple[int, ...], ...] = ()
 
     @property
     def choices(self) -> list[int]:
         """The prompt size of each choice, in the order of the choices."""
         return [tokens for tokens in self.prompts for _ in range(self.n)]
 
+    def prefix(self, choice: int) -> tuple[int, ...]:
+        """The prefix of a choice's prompt; none where it is not known."""
+        prompt = choice // self.n
+        return self.prefixes[prompt] if prompt < len(self.prefixes) else ()
 
-def read_completion(raw: bytes, bytes_per_token: float) -> Question:
-    """Read a body of /v1/completions. Raises ApiError."""
+
+def read_completion(raw: bytes, bytes_per_token: float, prefix_block: int = 0) -> Question:
+    """Read a body of /v1/completions; with `prefix_block` tokens a block, prefixes too. Raises ApiError."""
     body = _read_object(raw)
     if body.get("prompt") is None:
         raise ApiError(400, "Either prompt or prompt_embeds must be provided and non-empty.", "prompt")
     prompts = _count_prompts(body["prompt"], bytes_per_token)
-    return _question(body, prompts, body.get("max_tokens"), chat=False)
+    question = _question(body, prompts, body.get("max_tokens"), chat=False)
+    if not prefix_block:
+        return question
+    size = round(prefix_block * bytes_per_token)
+    return replace(question, prefixes=_prefixes(body["prompt"], size))
 
 
-def read_chat(raw: bytes, bytes_per_token: float) -> Question:
-    """Read a body of /v1/chat/completions. Raises ApiError."""
+def read_chat(raw: bytes, bytes_per_token: float, prefix_block: int = 0) -> Question:
+    """Read a body of /v1/chat/completions; its prefixes are not told. Raises ApiError."""
     body = _read_object(raw)
     messages = body.get("messages")
     if not isinstance(messages, list) or not messages:
@@ -132,6 +144,23 @@ def _count_prompts(prompt: Any, bytes_per_token: float) -> tuple[int, ...]:
         if all(isinstance(item, list) and item and _are_ids(item) for item in prompt):
             return tuple(len(item) for item in prompt)
     raise ApiError(400, "prompt must be a string, an array of strings, or an array of token ids.", "prompt")
+
+
+def _prefixes(prompt: Any, block_bytes: int) -> tuple[tuple[int, ...], ...]:
+    """The ids of the whole blocks of each text; none for prompts of token ids."""
+    texts = [prompt] if isinstance(prompt, str) else prompt
+    if not all(isinstance(text, str) for text in texts):
+        return ()
+    return tuple(_blocks(text.encode("utf-8", "surrogatepass"), block_bytes) for text in texts)
+
+
+def _blocks(text: bytes, size: int) -> tuple[int, ...]:
+    ids, chain = [], 0
+    for start in range(0, len(text) - size + 1, size):
+        chain = zlib.crc32(text[start : start + size], chain)
+        # The length keeps blocks apart that stand at different places.
+        ids.append(chain << 24 | start // size)
+    return tuple(ids)
 
 
 def _are_ids(items: list[Any]) -> bool:

@@ -27,6 +27,8 @@ class CellSettings:
     """Seconds from the start until it serves."""
     loading_mode: LoadingMode = "answer"
     """While loading: `answer` with 503, or `refuse` connections."""
+    refuse_share: float = 0.0
+    """Share of completion requests, whatever their length, that are answered with 400, [0, 1]."""
     keep_alive_s: float = 5.0
     """Seconds after which a connection is closed that stood idle since its last answer."""
     seed: int = 0
@@ -43,6 +45,8 @@ class CellSettings:
                 problems.append(f"{name} is {value}; give a number above 0")
         if not (math.isfinite(self.loading_s) and self.loading_s >= 0):
             problems.append(f"loading_s is {self.loading_s}; give 0 or more")
+        if not 0 <= self.refuse_share <= 1:
+            problems.append(f"refuse_share is {self.refuse_share}; give a share from 0 to 1")
         if self.loading_mode not in LOADING_MODES:
             problems.append(f"loading_mode is {self.loading_mode!r}; write one of {', '.join(LOADING_MODES)}")
         if problems:

@@ -12,18 +12,20 @@ GATEWAY = "gw-1"
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """One engine. `speed` is relative to a plain cell; `gpu` is "" where there is none."""
+    """One engine. `speed` is relative to a plain cell; `gpu` is "" where there is none; `host` is the
+    address it serves on."""
 
     id: str
     port: int
     gpu: str = ""
     speed: float = 1.0
     max_model_len: int = 8192
+    host: str = HOST
 
     @property
     def address(self) -> str:
         """Where gateways reach it, as host:port."""
-        return f"{HOST}:{self.port}"
+        return f"{self.host}:{self.port}"
 
     @property
     def url(self) -> str:
@@ -33,17 +35,20 @@ class Cell:
 
 @dataclass(frozen=True, slots=True)
 class Site:
-    """One site with one node. `exporter_port` is 0 where no GPU exporter runs."""
+    """One node of a site. `exporter_port` is 0 where no GPU exporter runs; `node_name` is "" where
+    the site has one node only, which is then named after it. Its programs serve on `host`."""
 
     name: str
     cells: tuple[Cell, ...]
     agent_port: int
     exporter_port: int = 0
+    node_name: str = ""
+    host: str = HOST
 
     @property
     def node(self) -> str:
         """The name of its GPU host."""
-        return f"{self.name}-node"
+        return self.node_name or f"{self.name}-node"
 
 
 @dataclass(frozen=True, slots=True)

@@ -34,6 +34,7 @@ class CellView:
     in_flight: float | None
     error_rate: float | None
     signals: Mapping[str, float | None]
+    fallback: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +85,7 @@ def _read_cell(cell: Mapping[str, Any]) -> CellView:
         in_flight=number("in_flight"),
         error_rate=number("error_rate"),
         signals={str(k): None if v is None else float(v) for k, v in cell["signals"].items()},
+        fallback=str(cell.get("fallback") or ""),
     )
 
 
@@ -174,6 +176,12 @@ class Observer:
         async with self._session.get(f"{self._api}/metrics") as response:
             response.raise_for_status()
             return read_counter(await response.text(), name)
+
+    async def page(self, url: str) -> str:
+        """A page as text. Raises one of TROUBLES."""
+        async with self._session.get(url) as response:
+            response.raise_for_status()
+            return await response.text()
 
     async def _json(self, url: str) -> Any:
         async with self._session.get(url) as response:

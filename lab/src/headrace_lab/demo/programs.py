@@ -57,6 +57,11 @@ async def envoy(fleet: Fleet, run_dir: Path) -> Spec:
     """Envoy with the bootstrap that the controller writes for it. Raises StackError."""
     path = run_dir / "envoy.yaml"
     path.write_bytes(await _bootstrap(fleet, run_dir))
+    return envoy_of(fleet, path)
+
+
+def envoy_of(fleet: Fleet, path: Path) -> Spec:
+    """Envoy with the bootstrap file at `path`."""
     # Hot restart would share memory between Envoys of the same id on this machine.
     command = (
         *(console_script("envoy"), "-c", str(path), "--disable-hot-restart"),

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from rich.console import Console
 
-from headrace_lab.demo import checks, closing, figures, phases, programs
+from headrace_lab.demo import checks, closing, figures, guide, phases, programs
 from headrace_lab.demo.display import Panel, picture, say, show
 from headrace_lab.demo.fleet import Fleet, simulated
 from headrace_lab.demo.kill import Kill, Order, kill_busy
@@ -107,6 +107,8 @@ async def _bring_up(scene: Scene) -> None:
     await phases.serving(fleet, scene.observer, scene.clock)
     took = scene.clock.now() - started
     say(scene.console, f"all cells are READY and Envoy serves on {fleet.gateway_url} after {took:.1f} s")
+    for line in guide.where_to_look(fleet, scene.plan.seconds):
+        say(scene.console, line)
 
 
 async def _drive(scene: Scene) -> Seen:
@@ -212,4 +214,7 @@ def _close(
     if plan.json_path is not None:
         write(plan.json_path, result, seen.records, scene.clock)
         say(console, f"result in {plan.json_path}, raw records in {records_path(plan.json_path)}")
+    kept = str(scene.stack.run_dir)
+    for line in guide.what_next(plan.seconds) if result.worked else guide.what_to_check(kept):
+        say(console, line)
     closing.verdict(console, result)

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Annotated
 
 import typer
 
+from headrace_lab.engine.profiles import profile as find_profile
+from headrace_lab.engine.profiles import split
 from headrace_lab.gpu.model import GpuParameters
 from headrace_lab.gpu.service import serve
 from headrace_lab.gpu.settings import ExporterSettings, parse_placement
@@ -22,6 +25,9 @@ def exporter(
     host: Annotated[str, Option(help="Address to serve on.")] = "127.0.0.1",
     hostname: Annotated[str, Option(help="The Hostname label.")] = "lab-node",
     gpu_name: Annotated[str, Option(help="The modelName label.")] = "NVIDIA H100 80GB HBM3",
+    profile: Annotated[
+        str, Option(help="Play known GPUs, GPU/MODEL as in h100/70b-awq; replaces --gpu-name.")
+    ] = "",
     collect_seconds: Annotated[float, Option(help="Seconds between two makings of the page.")] = 0.5,
     poll_seconds: Annotated[float, Option(help="Seconds between two readings of a cell's load.")] = 0.2,
     preallocate: Annotated[bool, Option(help="The whole KV cache counts as used memory.")] = True,
@@ -29,9 +35,10 @@ def exporter(
     """Run a simulated DCGM exporter whose GPUs follow the load of cells."""
     log.configure()
     try:
+        parameters = find_profile(*split(profile)).gpu if profile else GpuParameters(name=gpu_name)
         settings = ExporterSettings(
             gpus=tuple(parse_placement(text) for text in gpu),
-            gpu=GpuParameters(name=gpu_name, preallocates=preallocate),
+            gpu=replace(parameters, preallocates=preallocate),
             hostname=hostname,
             collect_s=collect_seconds,
             poll_s=poll_seconds,

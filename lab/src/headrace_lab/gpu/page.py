@@ -47,7 +47,12 @@ class _Field:
 
 
 _FIELDS = (
-    _Field("DEV_SM_CLOCK", "gauge", "SM clock frequency (in MHz).", lambda r: str(r.parameters.sm_clock_mhz)),
+    _Field(
+        "DEV_SM_CLOCK",
+        "gauge",
+        "SM clock frequency (in MHz).",
+        lambda r: str(round(r.parameters.sm_clock_mhz * r.figures.clock_share)),
+    ),
     _Field(
         "DEV_MEM_CLOCK",
         "gauge",
@@ -68,7 +73,12 @@ _FIELDS = (
         "Total energy consumption since boot (in mJ).",
         lambda r: str(r.figures.energy_mj),
     ),
-    _Field("DEV_PCIE_REPLAY_COUNTER", "counter", "Total number of PCIe retries.", lambda r: "0"),
+    _Field(
+        "DEV_PCIE_REPLAY_COUNTER",
+        "counter",
+        "Total number of PCIe retries.",
+        lambda r: str(r.figures.pcie_replays),
+    ),
     _Field("DEV_GPU_UTIL", "gauge", "GPU utilization (in %).", lambda r: str(r.figures.gpu_util)),
     _Field(
         "DEV_MEM_COPY_UTIL", "gauge", "Memory utilization (in %).", lambda r: str(r.figures.mem_copy_util)

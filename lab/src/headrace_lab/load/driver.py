@@ -11,7 +11,7 @@ from typing import Any
 import aiohttp
 
 from headrace_lab.load.arrivals import Arrival
-from headrace_lab.load.prompts import prompt
+from headrace_lab.load.prompts import prefixed
 from headrace_lab.load.records import Record
 from headrace_shared.clock import Clock
 
@@ -22,11 +22,15 @@ UPSTREAM_HEADER = "x-headrace-upstream"
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """Where requests go; `cells` maps a serving endpoint's host:port to its cell."""
+    """Where requests go; `cells` maps a serving endpoint's host:port to its cell.
+
+    `bytes_per_token` is the size of prompt text for a token; 0 = one word a token.
+    """
 
     url: str
     model: str
     cells: Mapping[str, str] = field(default_factory=dict)
+    bytes_per_token: float = 0.0
 
     def cell_of(self, headers: Mapping[str, str]) -> str:
         """The cell that answered, "" where the headers do not tell."""
@@ -36,11 +40,18 @@ class Target:
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """Bounds of the driver: requests in flight at once, seconds for one, seconds to finish at the end."""
+    """Bounds of the driver: requests in flight at once, seconds for one, seconds to finish at the end.
+
+    A request that failed is tried again `retry_after_s` later, at most `attempts` times in all and
+    within its `request_s`; each attempt has `first_token_s` for its first token (0 = no bound).
+    """
 
     in_flight: int = 512
     request_s: float = 30.0
     drain_s: float = 30.0
+    attempts: int = 1
+    retry_after_s: float = 0.25
+    first_token_s: float = 0.0
 
 
 @dataclass(slots=True)
@@ -50,10 +61,20 @@ class _Answer:
     first_at: float | None = None
     done_at: float | None = None
     error: str = ""
+    over_at: float | None = None
+
+    @property
+    def whole(self) -> bool:
+        """True for an answer that came to its end."""
+        return self.status == 200 and self.done_at is not None and not self.error
 
 
 class Driver:
-    """Sends arrivals to a target; `records` grows as requests end."""
+    """Sends arrivals to a target; `records` grows as requests end.
+
+    Latencies count from when a request was due, so a driver or a server that holds others up
+    shows in them.
+    """
 
     def __init__(self, target: Target, clock: Clock, limits: Limits | None = None, seed: int = 0) -> None:
         self.records: list[Record] = []
@@ -107,23 +128,58 @@ class Driver:
         await asyncio.gather(*left, return_exceptions=True)
 
     async def _one(self, session: aiohttp.ClientSession, arrival: Arrival) -> None:
-        text = prompt(arrival.prompt_tokens, self._seed * 1_000_003 + arrival.id)
-        sent, answer = self._clock.now(), _Answer()
+        text = prefixed(
+            arrival.prefix,
+            arrival.prefix_block,
+            arrival.prompt_tokens,
+            self._seed * 1_000_003 + arrival.id,
+            self._target.bytes_per_token,
+        )
+        sent, answers = self._clock.now(), [_Answer()]
         try:
             async with asyncio.timeout(self._limits.request_s):
-                await self._exchange(session, arrival, text, answer)
+                await self._until_whole(session, arrival, text, answers)
         except TimeoutError:
-            answer.error = f"time-out after {self._limits.request_s:g} s"
+            answers[-1].error = f"time-out after {self._limits.request_s:g} s"
         except asyncio.CancelledError:
-            answer.error = "cut at the end of the run"
+            answers[-1].error = "cut at the end of the run"
             raise
+        finally:
+            self._note(arrival, sent, len(text), answers[-1], answers[0], len(answers))
+
+    async def _until_whole(
+        self, session: aiohttp.ClientSession, arrival: Arrival, text: str, answers: list[_Answer]
+    ) -> None:
+        """Try until the answer is whole or the attempts are used up; the last of `answers` counts."""
+        while True:
+            await self._attempt(session, arrival, text, answers[-1])
+            answers[-1].over_at = self._clock.now()
+            if answers[-1].whole or len(answers) >= self._limits.attempts:
+                return
+            await asyncio.sleep(self._limits.retry_after_s)
+            answers.append(_Answer())
+
+    async def _attempt(
+        self, session: aiohttp.ClientSession, arrival: Arrival, text: str, answer: _Answer
+    ) -> None:
+        bound = self._limits.first_token_s or None
+        try:
+            async with asyncio.timeout(bound) as patience:
+                await self._exchange(session, arrival, text, answer, patience)
+        except TimeoutError:
+            if not patience.expired():
+                raise
+            answer.error = f"no first token after {self._limits.first_token_s:g} s"
         except (aiohttp.ClientError, OSError, ValueError) as error:
             answer.error = f"{type(error).__name__}: {error}"[:300]
-        finally:
-            self._note(arrival, sent, len(text), answer)
 
     async def _exchange(
-        self, session: aiohttp.ClientSession, arrival: Arrival, text: str, answer: _Answer
+        self,
+        session: aiohttp.ClientSession,
+        arrival: Arrival,
+        text: str,
+        answer: _Answer,
+        patience: asyncio.Timeout,
     ) -> None:
         body = {"model": self._target.model, "prompt": text, "max_tokens": arrival.max_tokens, "stream": True}
         async with session.post(f"{self._target.url}/v1/completions", json=body) as response:
@@ -134,6 +190,8 @@ class Driver:
                 return
             async for line in response.content:
                 self._take(line, answer)
+                if answer.first_at is not None and patience.when() is not None:
+                    patience.reschedule(None)
         if answer.done_at is None and not answer.error:
             answer.error = "the stream ended without [DONE]"
 
@@ -153,14 +211,25 @@ class Driver:
         elif answer.first_at is None and chunk.get("choices"):
             answer.first_at = self._clock.now()
 
-    def _note(self, arrival: Arrival, sent: float, prompt_bytes: int, answer: _Answer) -> None:
+    def _note(
+        self,
+        arrival: Arrival,
+        sent: float,
+        prompt_bytes: int,
+        answer: _Answer,
+        first: _Answer | None = None,
+        attempts: int = 1,
+    ) -> None:
+        first = first or answer
         start = self.started_at or sent
+        due = start + arrival.at_s
         ended = self._clock.now() if answer.done_at is None else answer.done_at
+        first_over = ended if first.over_at is None else first.over_at
         self.records.append(
             Record(
                 id=arrival.id,
                 sent_s=sent - start,
-                late_ms=(sent - start - arrival.at_s) * 1e3,
+                late_ms=(sent - due) * 1e3,
                 kind=arrival.kind,
                 model=self._target.model,
                 prompt_tokens=arrival.prompt_tokens,
@@ -168,10 +237,18 @@ class Driver:
                 max_tokens=arrival.max_tokens,
                 status=answer.status,
                 cell=answer.cell,
-                ttft_ms=None if answer.first_at is None else (answer.first_at - sent) * 1e3,
-                e2e_ms=(ended - sent) * 1e3,
+                ttft_ms=None if answer.first_at is None else (answer.first_at - due) * 1e3,
+                e2e_ms=(ended - due) * 1e3,
                 done=answer.done_at is not None,
                 error=answer.error,
+                attempts=attempts,
+                first_ok=first.whole,
+                first_status=first.status,
+                first_cell=first.cell,
+                first_error=first.error,
+                first_over_ms=(first_over - due) * 1e3,
+                session=arrival.session,
+                turn=arrival.turn,
             )
         )
 

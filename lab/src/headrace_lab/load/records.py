@@ -14,10 +14,14 @@ from typing import Any
 class Record:
     """One request, as its client saw it.
 
-    `sent_s` counts from the start of the load, `late_ms` from when it was due. `status` is 0
-    where no answer came. `cell` is "" where the answer does not tell. `ttft_ms` is the time to
-    the first streamed token, `e2e_ms` that to the end (of the stream, or of the failure).
+    `sent_s` counts from the start of the load; `late_ms` is how much later than due that was.
+    `status` is 0 where no answer came. `cell` is "" where the answer does not tell. Latencies
+    count from when the request was due, so that nothing that holds the driver up is left out:
+    `ttft_ms` to the first streamed token, `e2e_ms` to the end (of the stream, or of the failure).
     `done` says that the stream came to its `[DONE]`.
+
+    Where the client tried again, all this is of the last of `attempts`, and what begins with
+    `first_` of the first one; `first_over_ms` is when that was over.
     """
 
     id: int
@@ -34,6 +38,14 @@ class Record:
     e2e_ms: float
     done: bool
     error: str = ""
+    attempts: int = 1
+    first_ok: bool = True
+    first_status: int = 0
+    first_cell: str = ""
+    first_error: str = ""
+    first_over_ms: float = 0.0
+    session: int = -1
+    turn: int = 0
 
     @property
     def ok(self) -> bool:
@@ -41,9 +53,14 @@ class Record:
         return self.status == 200 and self.done and not self.error
 
     @property
+    def due_s(self) -> float:
+        """When it should have been sent, in seconds from the start of the load."""
+        return self.sent_s - self.late_ms / 1e3
+
+    @property
     def ended_s(self) -> float:
         """When it was over, in seconds from the start of the load."""
-        return self.sent_s + self.e2e_ms / 1e3
+        return self.due_s + self.e2e_ms / 1e3
 
     def as_json(self) -> dict[str, Any]:
         """The record as plain data, times rounded to a microsecond."""

@@ -76,18 +76,18 @@ async def ensure(root: Path, said: Said, clock: Clock) -> Environment:
     Of several processes one builds and the others wait for it.
     """
     environment = Environment(root)
-    _claim(root)
-    async with _locked(root / "lock", said, clock):
+    claim(root, MARK)
+    async with locked(root / "lock", said, clock):
         if not environment.is_built():
             await _build(environment, said, clock)
     return environment
 
 
-def _claim(root: Path) -> None:
-    """Mark the directory as ours. One that holds somebody else's files is never touched."""
+def claim(root: Path, mark_name: str) -> None:
+    """Mark a directory as ours. One that holds somebody else's files is never touched."""
     try:
         root.mkdir(parents=True, exist_ok=True)
-        mark = root / MARK
+        mark = root / mark_name
         if not mark.exists() and any(root.iterdir()):
             raise StackError(
                 f"{root} is not empty and was not made by this program; choose another --cache-dir"
@@ -100,7 +100,7 @@ def _claim(root: Path) -> None:
 
 
 @contextlib.asynccontextmanager
-async def _locked(path: Path, said: Said, clock: Clock) -> AsyncIterator[None]:
+async def locked(path: Path, said: Said, clock: Clock) -> AsyncIterator[None]:
     """Hold the file's lock; wait for it at most 40 minutes."""
     with path.open("w", encoding="ascii") as file:
         deadline, say_at = clock.now() + LOCK_WAIT_S, clock.now()
@@ -113,7 +113,7 @@ async def _locked(path: Path, said: Said, clock: Clock) -> AsyncIterator[None]:
                 if now > deadline:
                     raise StackError(f"another process has held {path} for {LOCK_WAIT_S:.0f} s") from error
                 if now >= say_at:
-                    said("another process builds the environment of the engines; waiting for it")
+                    said("another process builds the environment; waiting for it")
                     say_at = now + SAY_EVERY_S
                 await asyncio.sleep(0.5)
         yield  # closing the file gives the lock back

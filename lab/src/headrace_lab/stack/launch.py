@@ -11,6 +11,7 @@ from rich.text import Text
 from headrace_lab.stack import interrupt
 from headrace_lab.stack.ports import NoFreePortError
 from headrace_lab.stack.program import StackError
+from headrace_lab.wan.tun import WanError
 from headrace_shared import log
 
 
@@ -23,7 +24,7 @@ def live(main: Callable[[], Coroutine[Any, Any, int]], console: Console) -> int:
 
     try:
         return interrupt.run(main, said)
-    except* (StackError, NoFreePortError, OSError) as group:
+    except* (StackError, NoFreePortError, WanError, OSError) as group:
         for error in leaves(group):
             console.print(Text(f"it did not work: {error}", style="bold red"), soft_wrap=True)
     return 1

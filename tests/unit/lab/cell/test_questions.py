@@ -134,3 +134,27 @@ def test_error_bodies_have_the_versions_shape() -> None:
     old = too_long(1000, 100, 1024, read_dialect("0.6.6")).body(read_dialect("0.6.6"))
     assert (old["object"], old["code"]) == ("error", 400)
     assert "maximum context length is 1024 tokens" in old["message"]
+
+
+def test_texts_that_begin_alike_have_the_same_leading_blocks() -> None:
+    """What a prefix cache reuses must follow from the text, as in an engine."""
+
+    def prefix(text: str) -> tuple[int, ...]:
+        return read_completion(json.dumps({"prompt": text}).encode(), 4.0, 16).prefix(0)
+
+    common = "x" * 200
+    one, two = prefix(common + "a" * 100), prefix(common + "b" * 100)
+    assert len(one) == 300 // 64
+    assert one[:3] == two[:3]
+    assert one[3] != two[3]
+    assert len(set(prefix("y" * 640))) == 10
+    assert prefix("short") == ()
+
+
+def test_prefixes_belong_to_the_choices_of_their_prompt() -> None:
+    body = {"prompt": ["a" * 64, "b" * 128], "n": 2}
+    question = read_completion(json.dumps(body).encode(), 4.0, 16)
+    assert [len(question.prefix(choice)) for choice in range(4)] == [1, 1, 2, 2]
+    ids = read_completion(json.dumps({"prompt": [1, 2, 3]}).encode(), 4.0, 1)
+    assert ids.prefix(0) == ()
+    assert completion(prompt="a" * 640).prefix(0) == ()

@@ -117,17 +117,17 @@ def test_a_directory_of_somebody_else_is_never_touched(tmp_path: Path) -> None:
     theirs.mkdir()
     (theirs / "precious").touch()
     with pytest.raises(StackError, match="choose another"):
-        environment._claim(theirs)
+        environment.claim(theirs, environment.MARK)
     assert [p.name for p in theirs.iterdir()] == ["precious"]
     ours = tmp_path / "deep" / "ours"
-    environment._claim(ours)
+    environment.claim(ours, environment.MARK)
     assert (ours / MARK).exists()
-    environment._claim(ours)
+    environment.claim(ours, environment.MARK)
 
 
 def test_a_cache_that_cannot_be_written_is_said() -> None:
     with pytest.raises(StackError, match="choose a --cache-dir"):
-        environment._claim(Path("/proc/none/here"))
+        environment.claim(Path("/proc/none/here"), environment.MARK)
 
 
 def test_the_cache_lies_in_the_user_s_cache_directory(monkeypatch: pytest.MonkeyPatch) -> None:

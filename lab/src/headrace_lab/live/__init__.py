@@ -1,0 +1,1 @@
+"""Live scenarios: real agents, controller and Envoy over simulated cells, one arm after the other."""

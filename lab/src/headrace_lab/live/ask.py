@@ -1,0 +1,117 @@
+"""What a live run was asked for, with the scenario file's values where nothing was said."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from headrace_lab.scenarios import Catalogue, FaultKind, FaultTimes, FleetPlan, LoadClass, Network, TraceLoad
+from headrace_lab.scenarios.settings import Arm, Mode, Scenario
+
+
+class AskError(ValueError):
+    """An option that does not fit; the message says what does."""
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """The command line; None or "" = as the scenario file has it."""
+
+    name: str
+    kind: str = ""
+    variant: str = ""
+    arms: tuple[str, ...] = ()
+    load: str = ""
+    networks: tuple[str, ...] = ()
+    rps: float | None = None
+    seconds: float | None = None
+    seed: int = 1
+    json_path: Path | None = None
+    keep_logs: Path | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Ask:
+    """A live run, every name looked up. `faults` is None where the scenario has none; without
+    `networks` all programs stand side by side and there is no WAN."""
+
+    options: Options
+    catalogue: Catalogue
+    scenario: Scenario
+    fleet: FleetPlan
+    load_name: str
+    load: LoadClass | TraceLoad
+    arms: dict[str, Arm]
+    rps: float
+    seconds: float
+    kind: str
+    fault: FaultKind | None
+    faults: FaultTimes | None
+    networks: dict[str, Network]
+
+    @property
+    def name(self) -> str:
+        """The scenario's name."""
+        return self.options.name
+
+    @property
+    def seed(self) -> int:
+        """Fixes the load and who is struck."""
+        return self.options.seed
+
+
+def look_up(options: Options, catalogue: Catalogue, mode: Mode = "live") -> Ask:
+    """Everything that the options name, for a live run or a simulation. Raises AskError."""
+    try:
+        scenario = catalogue.scenario(options.name)
+        variant = _variant(scenario, options.variant)
+        load_name = options.load or variant[1] or scenario.load
+        arms = {name: catalogue.arm(name) for name in options.arms or scenario.arms}
+        kind = _kind(scenario, options.kind)
+        fault = catalogue.fault(kind) if kind else None
+        fleet = catalogue.fleet(variant[0] or scenario.fleet)
+        load = catalogue.load(load_name)
+        networks = {name: catalogue.network(name) for name in options.networks or scenario.networks}
+    except KeyError as error:
+        raise AskError(str(error.args[0])) from error
+    if mode not in scenario.modes:
+        raise AskError(f"{options.name} has no {mode} mode; run it with {' or '.join(scenario.modes)}")
+    strange = [name for name, arm in arms.items() if mode not in arm.modes]
+    if strange:
+        raise AskError(f"arm {strange[0]} has no {mode} mode; it runs {' and '.join(arms[strange[0]].modes)}")
+    return Ask(
+        options=options,
+        catalogue=catalogue,
+        scenario=scenario,
+        fleet=fleet,
+        load_name=load_name,
+        load=load,
+        arms=arms,
+        rps=options.rps or scenario.rps,
+        seconds=options.seconds or scenario.seconds,
+        kind=kind,
+        fault=fault,
+        faults=scenario.faults,
+        networks=networks,
+    )
+
+
+def _variant(scenario: Scenario, name: str) -> tuple[str, str]:
+    """The fleet and the load that a variant puts in place, "" where it leaves them."""
+    if not name:
+        return "", ""
+    if name not in scenario.variants:
+        there = ", ".join(scenario.variants) or "none"
+        raise AskError(f"the scenario has no variant {name!r}; there are {there}")
+    variant = scenario.variants[name]
+    return variant.fleet or "", variant.load or ""
+
+
+def _kind(scenario: Scenario, name: str) -> str:
+    if not scenario.kinds:
+        if name:
+            raise AskError("the scenario has no kinds of fault; leave out --kind")
+        return ""
+    if name and name not in scenario.kinds:
+        raise AskError(f"--kind {name!r}: give one of {', '.join(scenario.kinds)}")
+    return name or scenario.kinds[0]

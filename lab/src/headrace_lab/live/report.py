@@ -1,0 +1,53 @@
+"""What a live run says to people."""
+
+from __future__ import annotations
+
+from rich.console import Console
+from rich.text import Text
+
+from headrace_lab.demo.display import number, say
+from headrace_lab.live.ask import Ask
+from headrace_lab.live.outcome import Outcome
+from headrace_lab.tables import new_table
+
+
+def notes(ask: Ask) -> list[str]:
+    """What bounds the worth of a run, in words."""
+    found = []
+    if ask.fault is not None and ask.fault.effect == "dark":
+        found.append(
+            "a dark node or site is played by stopping its programs: the kernel still accepts "
+            "connections to them, which never answer; a path that drops packets refuses none either"
+        )
+    if ask.faults is not None and len(ask.faults.times(ask.seconds)) < ask.faults.least:
+        planned = len(ask.faults.times(ask.seconds))
+        found.append(
+            f"{planned} faults fit into {ask.seconds:g} s, and the figures want {ask.faults.least}: "
+            "a longer run is needed for a claim"
+        )
+    return found
+
+
+def show(console: Console, outcome: Outcome) -> None:
+    """Print the arms, the figures, the checks and the notes."""
+    table = new_table(
+        f"{outcome.ask.name}, {outcome.ask.load_name} at {outcome.ask.rps:g} rps",
+        left=("arm",),
+        right=("requests", "good", "TTFT p50 ms", "p95", "p99"),
+    )
+    data = outcome.as_json({})
+    for name, arm in data["arms"].items():
+        ttft = arm["ttft_ms"]
+        cells = [number(ttft[q]) for q in ("p50", "p95", "p99")]
+        table.add_row(name, str(arm["requests"]), number(arm["success_rate"], ".2%"), *cells)
+    console.print(table)
+    figures = new_table(left=("figure",), right=("value",))
+    for name, value in data["figures"].items():
+        figures.add_row(name, number(value, ".5g"))
+    console.print(figures)
+    for check in outcome.checks:
+        if not check.ok:
+            style = "red" if check.enforced else "yellow"
+            console.print(Text(f"{check.name}: {check.found}, wanted {check.wanted}", style=style))
+    for note in outcome.notes:
+        say(console, f"note: {note}")
