@@ -10,9 +10,11 @@ from dataclasses import dataclass
 class EngineParameters:
     """An engine's speeds and limits.
 
-    A step lasts `max(decode_base_s, prefill tokens / prefill_tokens_per_s) +
-    decode_per_sequence_s * decoding sequences`, over `speed`: reading the weights once and
-    computing the prompt overlap; reading each sequence's cache does not.
+    A step lasts `max(decode_base_s, compute) + decode_per_sequence_s * decoding sequences +
+    decode_per_context_token_s * tokens of their contexts`, over `speed`: reading the weights once and
+    computing overlap; reading the sequences' caches does not. A chunk of n prompt tokens behind m
+    others computes for `n / prefill_tokens_per_s + attention_per_pair_s * n * (m + n / 2)`, a decoding
+    sequence for one token.
 
     Raises ValueError that names every figure out of range.
     """
@@ -23,6 +25,10 @@ class EngineParameters:
     """Seconds of a step that decodes one sequence, without that sequence's own share."""
     decode_per_sequence_s: float = 0.000_2
     """Seconds that each decoding sequence adds to a step."""
+    decode_per_context_token_s: float = 0.0
+    """Seconds that each token in the cache of a decoding sequence adds to a step."""
+    attention_per_pair_s: float = 0.0
+    """Seconds of attention for each pair of a prompt token and one before it."""
     max_num_seqs: int = 256
     """Most sequences that run at once."""
     max_num_batched_tokens: int = 2048
@@ -36,7 +42,12 @@ class EngineParameters:
     speed: float = 1.0
     """This engine's speed relative to the figures above: 0.6 = every step takes 1/0.6 as long."""
     step_jitter: float = 0.02
-    """Half-width of the uniform noise on a step's duration, as a share of it, [0, 1)."""
+    """Half-width of the uniform noise on a step's duration, as a share of it, [0, 1). It is drawn for each
+    batch, and stays while the batch does."""
+    prefix_caching: bool = False
+    """Keep computed prompts for others that begin alike."""
+    prefix_block_tokens: int = 512
+    """Tokens that one id of a request's `prefix` stands for."""
     stop_chance: float = 0.0
     """Chance that a token ends the answer before its limit, [0, 1); 0 = always the full length."""
 
@@ -56,9 +67,11 @@ class EngineParameters:
             value = getattr(self, name)
             if not (math.isfinite(value) and value > 0):
                 problems.append(f"{name} is {value}; give a number above 0")
-        if not (math.isfinite(self.decode_per_sequence_s) and self.decode_per_sequence_s >= 0):
-            problems.append(f"decode_per_sequence_s is {self.decode_per_sequence_s}; give 0 or more")
-        for name in ("max_num_seqs", "block_size"):
+        for name in ("decode_per_sequence_s", "decode_per_context_token_s", "attention_per_pair_s"):
+            value = getattr(self, name)
+            if not (math.isfinite(value) and value >= 0):
+                problems.append(f"{name} is {value}; give 0 or more")
+        for name in ("max_num_seqs", "block_size", "prefix_block_tokens"):
             if getattr(self, name) < 1:
                 problems.append(f"{name} is {getattr(self, name)}; give 1 or more")
         if self.max_model_len < 2:

@@ -12,12 +12,15 @@ class Request:
     """One sequence to answer; sizes in tokens, both at least 1.
 
     `ignore_eos` makes the answer run to `max_tokens` whatever the engine's chance to stop.
+    `prefix` are the ids of the leading whole prefix blocks of its prompt, each standing for its tokens
+    and all before them; what a prefix cache holds of them needs no computing.
     """
 
     id: str
     prompt_tokens: int
     max_tokens: int = 16
     ignore_eos: bool = False
+    prefix: tuple[int, ...] = ()
 
     def __post_init__(self) -> None:
         if self.prompt_tokens < 1 or self.max_tokens < 1:

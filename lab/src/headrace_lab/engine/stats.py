@@ -13,6 +13,7 @@ class EngineStats:
     `busy`, `tensor` and `bandwidth` are averages over about the last second, [0, 1]: the share of
     time in a step, and of time with tensor pipes and memory interface at work. The token and
     pre-emption counts only grow; `prompt_tokens` counts a prompt once, with its first token.
+    `prefix_queries` and `prefix_hits` are tokens asked of and found in the prefix cache.
     """
 
     running: int
@@ -27,6 +28,8 @@ class EngineStats:
     busy: float
     tensor: float
     bandwidth: float
+    prefix_queries: int = 0
+    prefix_hits: int = 0
 
 
 Levels = tuple[float, float, float]
@@ -51,11 +54,16 @@ class Activity:
         return self._advanced(now if started_at is None else started_at, now, levels)
 
     def _advanced(self, started_at: float, now: float, levels: Levels) -> Levels:
+        """Idle from the last record to the start, then at `levels`; written out, for it is done often."""
         since = started_at if self._at is None else self._at
-        idle = self._towards(self._levels, IDLE, started_at - since)
-        return self._towards(idle, levels, now - started_at)
-
-    def _towards(self, current: Levels, target: Levels, seconds: float) -> Levels:
-        keep = math.exp(-max(0.0, seconds) / self._time_constant_s)
-        busy, tensor, bandwidth = (t + (c - t) * keep for c, t in zip(current, target, strict=True))
-        return busy, tensor, bandwidth
+        idle_s, busy_s = started_at - since, now - started_at
+        constant = self._time_constant_s
+        idle = math.exp(-idle_s / constant) if idle_s > 0 else 1.0
+        keep = math.exp(-busy_s / constant) if busy_s > 0 else 1.0
+        old, gain = idle * keep, 1.0 - keep
+        busy, tensor, bandwidth = self._levels
+        return (
+            busy * old + levels[0] * gain,
+            tensor * old + levels[1] * gain,
+            bandwidth * old + levels[2] * gain,
+        )

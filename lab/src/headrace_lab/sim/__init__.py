@@ -1,0 +1,1 @@
+"""The simulator: cells, agents, gateway and the controller's own code on a virtual clock."""

@@ -1,0 +1,52 @@
+"""Figures that only a simulation has, or finds otherwise than a live run does."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from itertools import pairwise
+
+from headrace_lab.live.figures import Figures, quantile
+from headrace_lab.scenarios import CellPlan
+from headrace_lab.sim.run import SimRun
+
+
+def weight_ratio(run: SimRun, plans: Mapping[str, CellPlan], since_s: float, until_s: float) -> Figures:
+    """`weight_ratio.ARM`: the mean weight over time of the kind of cell with most over that with least,
+    where a kind is cells of one GPU, speed, link and limit."""
+    held = dict.fromkeys(plans, 0.0)
+    changes = [*run.plans, (until_s, {})]
+    for (at, weights), (following, _) in pairwise(changes):
+        lasted = max(0.0, min(following, until_s) - max(at, since_s))
+        for cell, weight in weights.items():
+            held[cell] += lasted * weight
+    kinds: dict[tuple[object, ...], list[float]] = {}
+    for cell, total in held.items():
+        p = plans[cell]
+        kinds.setdefault((p.gpu, p.speed, p.pcie_contention, p.max_model_len), []).append(total)
+    means = [sum(totals) / len(totals) for totals in kinds.values()]
+    ratio = max(means) / min(means) if means and min(means) > 0 else None
+    return {f"weight_ratio.{run.arm}": ratio}
+
+
+def reactions(run: SimRun, starts_s: Sequence[float], within_s: float) -> Figures:
+    """`reaction_p95_ms.ARM`: from each start of a burst to the first change of weights after it."""
+    times = []
+    for start in starts_s:
+        after = [at for at, _ in run.plans if start < at <= start + within_s]
+        if after:
+            times.append((after[0] - start) * 1e3)
+    return {
+        f"reaction_p95_ms.{run.arm}": quantile(times, 0.95),
+        f"reactions_seen.{run.arm}": float(len(times)),
+        f"bursts.{run.arm}": float(len(starts_s)),
+    }
+
+
+def ratios(sustained: Mapping[str, float]) -> Figures:
+    """`sustainable_rps.ARM`, and its ratios to round-robin and to the oracle where these ran."""
+    found: Figures = {f"sustainable_rps.{arm}": rps for arm, rps in sustained.items()}
+    for name in ("rr", "oracle"):
+        base = sustained.get(name)
+        if base:
+            found |= {f"ratio_vs_{name}.{arm}": rps / base for arm, rps in sustained.items() if arm != name}
+    return found
