@@ -13,6 +13,7 @@ import math
 import multiprocessing
 import os
 import time
+from array import array
 from dataclasses import dataclass, field
 from multiprocessing.connection import Connection
 from typing import Any, Final
@@ -44,12 +45,20 @@ class Ledger:
 
     start: float
     measured_from: float
-    late: list[float] = field(default_factory=list)
+    # Arrays, which the garbage collector does not look through.
+    _seqs: array[int] = field(default_factory=lambda: array("q"))
+    _times: array[float] = field(default_factory=lambda: array("d"))
 
     def note(self, seq: int, now: float) -> None:
-        """The beat with this sequence number was taken in."""
-        if now >= self.measured_from:
-            self.late.append(now - (self.start + due(seq)))
+        """The beat with this sequence number was taken in. What this costs counts as the controller's."""
+        self._seqs.append(seq)
+        self._times.append(now)
+
+    @property
+    def late(self) -> list[float]:
+        """How late the beats that were due in the measured time were taken in, s."""
+        seen = zip(self._seqs, self._times, strict=True)
+        return [now - (self.start + due(seq)) for seq, now in seen if now >= self.measured_from]
 
 
 def serve(ports: tuple[int, int, int], pipe: Connection) -> None:

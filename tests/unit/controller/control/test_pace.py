@@ -7,6 +7,7 @@ from headrace_controller.control.pace import (
     QUIET_INTERVAL_S,
     REST_FACTOR,
     SCORE_INTERVAL_S,
+    SCORE_SHARE,
     Pace,
 )
 
@@ -73,3 +74,19 @@ def test_no_rest_is_longer_than_its_bound() -> None:
     assert not pace.is_due(10.0 + LONGEST_REST_S - 0.001)
     assert pace.is_due(10.0 + LONGEST_REST_S)
     assert pace.begin(10.0 + LONGEST_REST_S) == "membership"
+
+
+def test_scoring_a_large_fleet_takes_a_small_share_of_the_time() -> None:
+    took_s = SCORE_SHARE * (SCORE_INTERVAL_S + QUIET_INTERVAL_S) / 2
+    pace = published(took_s)
+    pace.note_figures()
+    assert not pace.is_due(took_s / SCORE_SHARE - TICK_S)
+    assert pace.is_due(took_s / SCORE_SHARE)
+    pace.note_change("failed", urgent=True)
+    assert pace.is_due(took_s)
+
+
+def test_scoring_never_waits_longer_than_time_alone_would() -> None:
+    pace = published(10.0)
+    pace.note_figures()
+    assert pace.is_due(10.0 + LONGEST_REST_S + QUIET_INTERVAL_S)
