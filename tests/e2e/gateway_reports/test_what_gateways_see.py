@@ -189,16 +189,20 @@ async def test_with_the_log_down_requests_go_on_and_envoy_drops(tmp_path: Path) 
         await region.server.stop(0)
         written = "access_logs.grpc_access_log.logs_written"
         dropped = "access_logs.grpc_access_log.logs_dropped"
-        before = await region.envoy.counter(written) + await region.envoy.counter(dropped)
-        for _ in range(10):
+        before, sent = await region.envoy.counter(written) + await region.envoy.counter(dropped), 0
+        # What fits into the buffer of a stream that is being opened again counts as written at first.
+        for _ in range(60):
             assert set(await asyncio.gather(*(region.ask() for _ in range(20)))) == {200}
+            sent += 20
+            if sent >= 200 and await region.envoy.counter(dropped) > 0:
+                break
         # Every record is taken or dropped soon; none waits without a bound.
         for _ in range(100):
             seen = await region.envoy.counter(written) + await region.envoy.counter(dropped) - before
-            if seen >= 200:
+            if seen >= sent:
                 break
             await asyncio.sleep(0.1)
-        assert 200 <= seen <= 201, "the first request's own record may have come late"
+        assert sent <= seen <= sent + 1, "the first request's own record may have come late"
         assert await region.envoy.counter(dropped) > 0
 
 
