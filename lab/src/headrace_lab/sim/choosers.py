@@ -55,14 +55,7 @@ class RoundRobin:
                 self._next()
 
     def choose(self, job: Job, now: float) -> str | None:
-        if not self._hosts:
-            return None
-        host = self._next()
-        for _ in range(RETRY_PICKS):
-            if host not in job.tried:
-                break
-            host = self._next()
-        return host
+        return _untried(job, self._next) if self._hosts else None
 
     def _next(self) -> str:
         if not self._deadlines:
@@ -105,14 +98,7 @@ class LeastRequest:
                 self._earliest()
 
     def choose(self, job: Job, now: float) -> str | None:
-        if not self._hosts:
-            return None
-        host = self._next()
-        for _ in range(RETRY_PICKS):
-            if host not in job.tried:
-                break
-            host = self._next()
-        return host
+        return _untried(job, self._next) if self._hosts else None
 
     def _next(self) -> str:
         if self._deadlines:
@@ -158,3 +144,13 @@ class Oracle:
             if seconds is not None and seconds < least:
                 best, least = cell, seconds
         return best
+
+
+def _untried(job: Job, draw: Callable[[], str]) -> str:
+    """The next host that has not had this request; after some draws the next in any case, as Envoy does."""
+    host = draw()
+    for _ in range(RETRY_PICKS):
+        if host not in job.tried:
+            break
+        host = draw()
+    return host
