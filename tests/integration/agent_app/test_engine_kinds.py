@@ -28,7 +28,9 @@ async def test_sglang_is_adopted_and_hardly_asked_to_generate() -> None:
         await seen.until(lambda: engine.asked["GET /v1/models"] >= 20)
         assert engine.asked["GET /health"] <= 10, "only until its page was read"
         assert seen.kinds == ["serving"]
-        assert seen.reading.facts == EngineFacts("sglang", "0.5.5", (Model("m", 131072),), "/v1/models")
+        await seen.until(
+            lambda: seen.reading.facts == EngineFacts("sglang", "0.5.5", (Model("m", 131072),), "/v1/models")
+        )
         assert {"queue_depth", "kv_fill"} <= seen.reading.signals.keys()
         assert engine.asked["POST /v1/completions"] == 0, "it has served before"
 
@@ -94,7 +96,9 @@ async def test_trtllm_serve_has_its_page_elsewhere() -> None:
     async with kind_server(TENSORRT_LLM) as engine, collecting(engine.url) as seen:
         await seen.until_state(EngineState.SERVING)
         assert seen.kinds == ["serving"]
-        assert seen.reading.facts == EngineFacts("tensorrt-llm", "1.2.0", (Model("m"),), "/health")
+        await seen.until(
+            lambda: seen.reading.facts == EngineFacts("tensorrt-llm", "1.2.0", (Model("m"),), "/health")
+        )
         assert seen.reading.source.status is Status.OK
         asked = engine.asked["GET /metrics"]
         pages = engine.asked["GET /prometheus/metrics"]
@@ -150,14 +154,20 @@ async def test_triton_behind_its_openai_frontend() -> None:
     async with kind_server(answers) as engine, collecting(engine.url) as seen:
         await seen.until_state(EngineState.SERVING)
         assert seen.kinds == ["loading", "serving"]
-        assert seen.reading.facts == EngineFacts("triton", "", (Model("m"),), "/health/ready")
+        # Its page tells the kind, and the kind where its health may be: there is nothing there, and it is
+        # looked for elsewhere again.
+        await seen.until(
+            lambda: seen.reading.facts == EngineFacts("triton", "", (Model("m"),), "/health/ready")
+        )
 
 
 async def test_tgi_whose_page_is_empty_before_its_first_request() -> None:
     async with kind_server(TGI) as engine, collecting(engine.url) as seen:
         await seen.until_state(EngineState.SERVING)
         assert engine.bodies["/generate"]["parameters"] == {"max_new_tokens": 1}
-        assert seen.reading.facts == EngineFacts("tgi", "3.0.0", (Model("org/m", 8192),), "/health")
+        await seen.until(
+            lambda: seen.reading.facts == EngineFacts("tgi", "3.0.0", (Model("org/m", 8192),), "/health")
+        )
         engine.answers["GET /metrics"] = ok(capture("tgi_3.0_busy.prom"))
         await seen.until(lambda: seen.reading.signals.get("queue_depth") == 3.0)
 
@@ -169,7 +179,11 @@ async def test_llamacpp_loads_and_serves() -> None:
         engine.answers["GET /health"] = ok(b"")
         await seen.until_state(EngineState.SERVING)
         assert engine.asked["POST /v1/completions"] >= 1
-        assert seen.reading.facts == EngineFacts("llamacpp", "b7000-abc", (Model("m", 16384),), "/health")
+        await seen.until(
+            lambda: (
+                seen.reading.facts == EngineFacts("llamacpp", "b7000-abc", (Model("m", 16384),), "/health")
+            )
+        )
         assert seen.reading.totals is None
         assert "error_rate" not in seen.reading.signals
 
