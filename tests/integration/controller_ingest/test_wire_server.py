@@ -55,7 +55,7 @@ class Raw:
                 while part := await self._reader.read(65536):
                     found += part
             except ConnectionError:
-                pass
+                pass  # A reset is an end, too: what came before it counts.
         return found
 
     async def close(self) -> None:
