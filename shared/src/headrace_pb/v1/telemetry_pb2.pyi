@@ -115,6 +115,28 @@ HARDWARE_SOURCE_NONE: HardwareSource.ValueType  # 3
 """No hardware figures at all."""
 Global___HardwareSource: _TypeAlias = HardwareSource  # noqa: Y015
 
+class _ComputeMeasure:
+    ValueType = _typing.NewType("ValueType", _builtins.int)
+    V: _TypeAlias = ValueType  # noqa: Y015
+
+class _ComputeMeasureEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ComputeMeasure.ValueType], _builtins.type):
+    DESCRIPTOR: _descriptor.EnumDescriptor
+    COMPUTE_MEASURE_UNSPECIFIED: _ComputeMeasure.ValueType  # 0
+    COMPUTE_MEASURE_TENSOR: _ComputeMeasure.ValueType  # 1
+    COMPUTE_MEASURE_SM: _ComputeMeasure.ValueType  # 2
+    COMPUTE_MEASURE_ENGINE: _ComputeMeasure.ValueType  # 3
+
+class ComputeMeasure(_ComputeMeasure, metaclass=_ComputeMeasureEnumTypeWrapper):
+    """Which activity of the GPU `compute_active` is: of its tensor pipes, of its multiprocessors, or of
+    anything on it.
+    """
+
+COMPUTE_MEASURE_UNSPECIFIED: ComputeMeasure.ValueType  # 0
+COMPUTE_MEASURE_TENSOR: ComputeMeasure.ValueType  # 1
+COMPUTE_MEASURE_SM: ComputeMeasure.ValueType  # 2
+COMPUTE_MEASURE_ENGINE: ComputeMeasure.ValueType  # 3
+Global___ComputeMeasure: _TypeAlias = ComputeMeasure  # noqa: Y015
+
 class _CellEventKind:
     ValueType = _typing.NewType("ValueType", _builtins.int)
     V: _TypeAlias = ValueType  # noqa: Y015
@@ -457,6 +479,8 @@ class CellBeat(_message.Message):
     REQUESTS_FIELD_NUMBER: _builtins.int
     HARDWARE_FIELD_NUMBER: _builtins.int
     HARDWARE_SOURCE_FIELD_NUMBER: _builtins.int
+    WORK_FIELD_NUMBER: _builtins.int
+    COMPUTE_MEASURE_FIELD_NUMBER: _builtins.int
     cell_id: _builtins.str
     engine_state: Global___EngineState.ValueType
     serving_ms: _builtins.int
@@ -466,6 +490,8 @@ class CellBeat(_message.Message):
     in_flight: _builtins.int
     """Requests running and waiting in the engine."""
     hardware_source: Global___HardwareSource.ValueType
+    compute_measure: Global___ComputeMeasure.ValueType
+    """What `compute_active` measures. Only tensor pipes tell work from waiting."""
     @_builtins.property
     def signals(self) -> Global___Signals: ...
     @_builtins.property
@@ -474,6 +500,8 @@ class CellBeat(_message.Message):
     def requests(self) -> Global___RequestTotals: ...
     @_builtins.property
     def hardware(self) -> Global___HardwareHealth: ...
+    @_builtins.property
+    def work(self) -> Global___WorkTotals: ...
     def __init__(
         self,
         *,
@@ -486,10 +514,12 @@ class CellBeat(_message.Message):
         requests: Global___RequestTotals | None = ...,
         hardware: Global___HardwareHealth | None = ...,
         hardware_source: Global___HardwareSource.ValueType = ...,
+        work: Global___WorkTotals | None = ...,
+        compute_measure: Global___ComputeMeasure.ValueType = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_in_flight", b"_in_flight", "hardware", b"hardware", "in_flight", b"in_flight", "requests", b"requests", "signals", b"signals"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_in_flight", b"_in_flight", "hardware", b"hardware", "in_flight", b"in_flight", "requests", b"requests", "signals", b"signals", "work", b"work"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_in_flight", b"_in_flight", "cell_id", b"cell_id", "engine_state", b"engine_state", "hardware", b"hardware", "hardware_source", b"hardware_source", "in_flight", b"in_flight", "requests", b"requests", "serving_ms", b"serving_ms", "signals", b"signals", "sources", b"sources"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_in_flight", b"_in_flight", "cell_id", b"cell_id", "compute_measure", b"compute_measure", "engine_state", b"engine_state", "hardware", b"hardware", "hardware_source", b"hardware_source", "in_flight", b"in_flight", "requests", b"requests", "serving_ms", b"serving_ms", "signals", b"signals", "sources", b"sources", "work", b"work"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__in_flight: _TypeAlias = _typing.Literal["in_flight"]  # noqa: Y015
     _WhichOneofArgType__in_flight: _TypeAlias = _typing.Literal["_in_flight", b"_in_flight"]  # noqa: Y015
@@ -657,6 +687,47 @@ class RequestTotals(_message.Message):
     def WhichOneof(self, oneof_group: _WhichOneofArgType__throttled) -> _WhichOneofReturnType__throttled | None: ...
 
 Global___RequestTotals: _TypeAlias = RequestTotals  # noqa: Y015
+
+@_typing.final
+class WorkTotals(_message.Message):
+    """Tokens as the engine counts them since its start: a figure that falls tells of a restart, and who
+    reads on begins anew there. Absent where the engine counts none.
+    """
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    PROMPT_TOKENS_FIELD_NUMBER: _builtins.int
+    CACHED_TOKENS_FIELD_NUMBER: _builtins.int
+    GENERATED_TOKENS_FIELD_NUMBER: _builtins.int
+    prompt_tokens: _builtins.int
+    cached_tokens: _builtins.int
+    """Those of them that were found in the prefix cache, and not computed."""
+    generated_tokens: _builtins.int
+    def __init__(
+        self,
+        *,
+        prompt_tokens: _builtins.int | None = ...,
+        cached_tokens: _builtins.int | None = ...,
+        generated_tokens: _builtins.int | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_cached_tokens", b"_cached_tokens", "_generated_tokens", b"_generated_tokens", "_prompt_tokens", b"_prompt_tokens", "cached_tokens", b"cached_tokens", "generated_tokens", b"generated_tokens", "prompt_tokens", b"prompt_tokens"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_cached_tokens", b"_cached_tokens", "_generated_tokens", b"_generated_tokens", "_prompt_tokens", b"_prompt_tokens", "cached_tokens", b"cached_tokens", "generated_tokens", b"generated_tokens", "prompt_tokens", b"prompt_tokens"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__cached_tokens: _TypeAlias = _typing.Literal["cached_tokens"]  # noqa: Y015
+    _WhichOneofArgType__cached_tokens: _TypeAlias = _typing.Literal["_cached_tokens", b"_cached_tokens"]  # noqa: Y015
+    _WhichOneofReturnType__generated_tokens: _TypeAlias = _typing.Literal["generated_tokens"]  # noqa: Y015
+    _WhichOneofArgType__generated_tokens: _TypeAlias = _typing.Literal["_generated_tokens", b"_generated_tokens"]  # noqa: Y015
+    _WhichOneofReturnType__prompt_tokens: _TypeAlias = _typing.Literal["prompt_tokens"]  # noqa: Y015
+    _WhichOneofArgType__prompt_tokens: _TypeAlias = _typing.Literal["_prompt_tokens", b"_prompt_tokens"]  # noqa: Y015
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__cached_tokens) -> _WhichOneofReturnType__cached_tokens | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__generated_tokens) -> _WhichOneofReturnType__generated_tokens | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__prompt_tokens) -> _WhichOneofReturnType__prompt_tokens | None: ...
+
+Global___WorkTotals: _TypeAlias = WorkTotals  # noqa: Y015
 
 @_typing.final
 class PathBeat(_message.Message):
