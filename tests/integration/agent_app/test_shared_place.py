@@ -8,7 +8,7 @@ import pytest
 
 from headrace_agent.collectors.app.http.client import EngineClient
 from headrace_agent.collectors.app.http.dial import Dialer
-from headrace_agent.collectors.app.http.errors import SilentError
+from headrace_agent.collectors.app.http.errors import ClosedError, SilentError
 from headrace_shared.clock import SystemClock
 from tests.integration.agent_app.raw_server import Handler, raw_server, read_request
 
@@ -86,6 +86,93 @@ async def test_a_held_page_that_is_given_up_leaves_nothing_behind() -> None:
         assert (await client.get("/metrics", 60.0, LIMIT)).body == b"abc"
         client.close()
         await asyncio.sleep(0)
+
+
+async def test_a_held_page_goes_over_one_connection_until_that_ends() -> None:
+    """The engine closes it after the second answer: the third page is asked for over another one."""
+    connections = 0
+
+    async def handle(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        nonlocal connections
+        connections += 1
+        for _ in range(2):
+            await read_request(reader)
+            writer.write(OK + b"abc")
+            await writer.drain()
+
+    async with raw_server(handle) as port:
+        url = f"http://127.0.0.1:{port}"
+        client = EngineClient(Dialer(url, SystemClock()), url)
+        for _ in range(4):
+            assert (await client.get("/metrics", 60.0, LIMIT, hold_s=0.05)).body == b"abc"
+        client.close()
+    assert connections == 2
+
+
+async def test_a_held_page_whose_connection_is_tidied_up_just_then_is_asked_for_again() -> None:
+    connections = 0
+
+    async def handle(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        nonlocal connections
+        connections += 1
+        await read_request(reader)
+        writer.write(OK + b"abc")
+        await writer.drain()
+        await read_request(reader)
+
+    async with raw_server(handle) as port:
+        url = f"http://127.0.0.1:{port}"
+        client = EngineClient(Dialer(url, SystemClock()), url)
+        for _ in range(3):
+            assert (await client.get("/metrics", 60.0, LIMIT, hold_s=0.05)).body == b"abc"
+        client.close()
+    assert connections == 3
+
+
+async def test_words_that_come_unasked_are_not_taken_for_the_next_held_page() -> None:
+    async def handle(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await read_request(reader)
+        writer.write(OK + b"abc")
+        await writer.drain()
+        await asyncio.sleep(0.1)  # the first answer has been taken in by then
+        writer.write(b"HTTP/1.1 408 Request Timeout\r\nContent-Length: 0\r\n\r\n")
+        await writer.drain()
+        await reader.read()
+
+    async with raw_server(handle) as port:
+        url = f"http://127.0.0.1:{port}"
+        client = EngineClient(Dialer(url, SystemClock()), url)
+        for _ in range(2):
+            answer = await client.get("/metrics", 60.0, LIMIT, hold_s=0.02)
+            assert (answer.status, answer.body) == (200, b"abc")
+            await asyncio.sleep(0.2)
+        client.close()
+
+
+async def test_a_held_page_larger_than_what_is_received_at_once_comes_whole() -> None:
+    async with raw_server(_dripping(b"e", LONG)) as port:
+        url = f"http://127.0.0.1:{port}"
+        client = EngineClient(Dialer(url, SystemClock()), url)
+        for _ in range(2):
+            assert (await client.get("/metrics", 60.0, LIMIT, hold_s=0.05)).body == b"e" * LONG
+        client.close()
+
+
+async def test_a_held_page_that_ends_without_an_answer_is_not_asked_for_for_ever() -> None:
+    asked = 0
+
+    async def handle(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        nonlocal asked
+        await read_request(reader)
+        asked += 1
+
+    async with raw_server(handle) as port:
+        url = f"http://127.0.0.1:{port}"
+        client = EngineClient(Dialer(url, SystemClock()), url)
+        with pytest.raises(ClosedError, match="without an answer"):
+            await client.get("/metrics", 60.0, LIMIT, hold_s=0.05)
+        client.close()
+    assert asked == 1
 
 
 def _late(answer: bytes, pause_s: float) -> Handler:

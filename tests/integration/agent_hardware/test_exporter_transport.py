@@ -68,6 +68,17 @@ def test_a_connection_that_was_tidied_up_is_made_anew_without_a_failure() -> Non
         assert [exporter.fetch(), exporter.fetch()] == [b"abc", b"def"]
 
 
+def test_a_connection_that_is_said_to_end_is_not_kept() -> None:
+    server = Server(
+        [[b"HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 3\r\n\r\nabc"], [OK + b"def"]]
+    )
+    with server.running() as exporter:
+        assert exporter.fetch() == b"abc"
+        assert exporter.idle is None
+        assert exporter.fetch() == b"def"
+        assert exporter.idle is not None
+
+
 def test_a_server_that_closes_without_an_answer_is_not_asked_for_ever() -> None:
     server = Server([[OK + b"abc", END], [END], [OK + b"def"]])
     with server.running() as exporter:

@@ -8,7 +8,7 @@ import statistics
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import suppress
+from typing import Any
 
 import icmplib.sockets
 import pytest
@@ -59,39 +59,54 @@ async def test_as_many_gateways_as_can_be_do_not_look_slower_than_one() -> None:
 async def test_a_raw_socket_hears_its_own_gateway_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     """One that heard every reply would be woken by each echo of every other path."""
     base, heard = icmplib.sockets.ICMPSocket, []
-    send, parse = base.send, base._parse_reply
-
-    def send_after_another(self: icmplib.sockets.ICMPSocket, request: ICMPRequest) -> None:
-        with ICMPv4Socket() as other:
-            send(other, ICMPRequest("127.0.0.9", 1, 1))
-        send(self, request)
+    create, parse = base._create_packet, base._parse_reply
+    another = 1
 
     def note(self: icmplib.sockets.ICMPSocket, packet: bytes, source: str, current_time: float) -> object:
         heard.append(packet)
         return parse(self, packet, source, current_time)
 
-    monkeypatch.setattr(base, "send", send_after_another)
+    def create_after_another(self: icmplib.sockets.ICMPSocket, *numbers: Any, **named: Any) -> object:
+        if named.get("id") != another:
+            with ICMPv4Socket() as other:
+                other.send(ICMPRequest("127.0.0.9", another, 1))
+        return create(self, *numbers, **named)
+
+    monkeypatch.setattr(echo_module.secrets, "randbelow", lambda below: another + 1)
+    monkeypatch.setattr(base, "_create_packet", create_after_another)
     monkeypatch.setattr(base, "_parse_reply", note)
     assert (await IcmpProber(SystemClock()).echo("127.0.0.1", 0, 1.0)).outcome is Outcome.REPLY
     assert len(heard) <= 2, "on loopback there is its own request, and the reply to it"
 
 
 async def test_a_cancellation_that_comes_with_the_reply_is_heeded(monkeypatch: pytest.MonkeyPatch) -> None:
-    """asyncio.wait_for swallows it up to Python 3.11; the path's task would never end."""
-    receive = icmplib.sockets.AsyncSocket.receive
+    """A path that is taken out would be measured for ever otherwise."""
+    prober, tasks = IcmpProber(SystemClock()), []
+    take = prober._take
 
-    async def swallow(sock: icmplib.sockets.AsyncSocket, *args: object) -> object:
-        reply = await receive(sock, *args)
-        with suppress(asyncio.CancelledError):
-            await asyncio.Event().wait()
+    def take_and_cancel(*args: Any) -> object:
+        reply = take(*args)
+        if reply is not None:
+            tasks[0].cancel()
         return reply
 
-    monkeypatch.setattr(icmplib.sockets.AsyncSocket, "receive", swallow)
-    echo = asyncio.create_task(IcmpProber(SystemClock()).echo("127.0.0.1", 0, 1.0), name="echo")
-    await asyncio.sleep(0.1)
-    echo.cancel()
-    await asyncio.wait([echo], timeout=5.0)
-    assert echo.cancelled()
+    monkeypatch.setattr(prober, "_take", take_and_cancel)
+    tasks.append(asyncio.create_task(prober.echo("127.0.0.1", 0, 1.0), name="echo"))
+    await asyncio.wait(tasks, timeout=5.0)
+    assert tasks[0].cancelled()
+
+
+async def test_an_echo_that_is_not_answered_is_lost_when_its_time_is_up_and_leaves_nothing_behind(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """All that comes is for others."""
+    clock, prober = SystemClock(), IcmpProber(SystemClock())
+    monkeypatch.setattr(prober, "_take", lambda *args: None)
+    before, began = len(os.listdir("/proc/self/fd")), clock.now()
+    echo = await prober.echo("127.0.0.1", 0, 0.2)
+    assert (echo.outcome, echo.detail) == (Outcome.LOST, "no reply within 0.2 s")
+    assert 0.2 <= clock.now() - began < 2.0
+    assert len(os.listdir("/proc/self/fd")) == before
 
 
 async def test_what_a_local_firewall_holds_back_says_nothing_about_the_path() -> None:
@@ -106,15 +121,15 @@ async def test_an_address_without_a_route_is_a_lost_path() -> None:
     assert echo.outcome is Outcome.LOST
 
 
-async def test_a_wall_clock_that_jumps_drops_the_sample(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_wall_clock_that_jumps_drops_the_sample() -> None:
     real, calls = SystemClock(), [0]
 
-    def stepped() -> float:
-        calls[0] += 1
-        return real.wall_ns() / 1e9 + (0.25 if calls[0] > 2 else 0.0)
+    class Stepped(SystemClock):
+        def wall_ns(self) -> int:
+            calls[0] += 1
+            return real.wall_ns() + (250_000_000 if calls[0] > 1 else 0)
 
-    monkeypatch.setattr(icmplib.sockets, "time", stepped)
-    echo = await IcmpProber(SystemClock()).echo("127.0.0.1", 0, 1.0)
+    echo = await IcmpProber(Stepped()).echo("127.0.0.1", 0, 1.0)
     assert echo.outcome is Outcome.DROPPED
     assert echo.rtt_ms is None
 
@@ -175,6 +190,32 @@ def namespaces() -> Iterator[tuple[str, str]]:
     finally:
         for name in made:
             ip("netns", "del", name)
+
+
+PING_PROGRAM = """
+import asyncio
+from pathlib import Path
+from headrace_agent.collectors.network import echo
+from headrace_shared.clock import SystemClock
+
+async def main():
+    Path("/proc/sys/net/ipv4/ping_group_range").write_text("0 0")  # of this namespace alone
+    for _ in range(2):
+        print((await echo.IcmpProber(SystemClock()).echo("10.213.7.2", 0, 1.0)).outcome.value)
+
+echo._open = lambda address: echo.ICMPv4Socket(privileged=False)
+asyncio.run(main())
+"""
+
+
+def test_the_kernels_ping_sockets_carry_echoes_where_raw_ones_are_not_allowed(
+    namespaces: tuple[str, str],
+) -> None:
+    """They give an echo a number of their own."""
+    command = ["ip", "netns", "exec", namespaces[0], sys.executable, "-c", PING_PROGRAM]
+    assert subprocess.run(command, capture_output=True, text=True, timeout=30, check=True).stdout == (
+        "reply\nreply\n"
+    )
 
 
 def test_a_cable_that_is_pulled_kills_the_path_and_plugging_it_in_revives_it(

@@ -38,6 +38,14 @@ class HardwareSource(Enum):
     NONE = "none"
 
 
+class Compute(Enum):
+    """What compute_active measures: the tensor pipes, the multiprocessors, or anything on the GPU."""
+
+    TENSOR = "tensor"
+    SM = "sm"
+    ENGINE = "engine"
+
+
 class PathMethod(Enum):
     """How a round trip was measured."""
 
@@ -74,6 +82,16 @@ class Totals:
 
 
 @dataclass(frozen=True, slots=True)
+class Work:
+    """Tokens as the engine counts them since its start; `cached` are those of its prompts that it found in
+    its prefix cache."""
+
+    prompt: int
+    cached: int
+    generated: int
+
+
+@dataclass(frozen=True, slots=True)
 class Model:
     """One entry of an engine's model list; `max_model_len` in tokens."""
 
@@ -107,6 +125,7 @@ class EngineReading:
     facts: EngineFacts = EngineFacts()
     source: SourceReading = SourceReading("engine", Status.NO_DATA)
     missing: tuple[str, ...] = ()
+    work: Work | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,13 +159,15 @@ class Health:
 @dataclass(frozen=True, slots=True)
 class HardwareReading:
     """The GPUs under one cell, now. `signals` holds gpu_util, vram_util, compute_active and
-    memory_bw_util, each the worst GPU's."""
+    memory_bw_util, each the worst GPU's; `compute` says what compute_active measures, None where it is
+    not the same on all."""
 
     source: HardwareSource = HardwareSource.NONE
     signals: Mapping[str, float] = field(default_factory=dict)
     health: Health | None = None
     gpus: tuple[Gpu, ...] = ()
     sources: tuple[SourceReading, ...] = ()
+    compute: Compute | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple
 
-from headrace_agent.collectors.exposition import check_lines
+from headrace_agent.collectors.exposition import check_lines, count_lines
 
 SEARCH_EVERY: Final = 16
 # Lines between two wanted ones may grow and shrink by the digits of their values.
@@ -58,7 +58,7 @@ class Follower:
         plain = lines and len(figures) == len(values) and all(map(_is_plain, figures))
         self._trail = Trail(raw, spans) if plain and raw.endswith(b"\n") else None
         self._followed = 0
-        self._lines = raw.count(b"\n")
+        self._lines = count_lines(raw)
         self._written = [line.rpartition(b" ")[2] for line in figures]
         self._values = values
 
@@ -67,7 +67,7 @@ class Follower:
         searched. Raises PageError where it has very many lines."""
         if self._trail is None or not raw.endswith(b"\n"):
             return None
-        if self._by_lines and raw.count(b"\n") != self._lines:
+        if self._by_lines and count_lines(raw) != self._lines:
             return None
         written = self._trail.follow(raw)
         if written is None or not self._is_all(raw, self._trail):

@@ -14,6 +14,7 @@ from typing import Final
 
 from headrace_agent.collectors.readings import (
     CellEvent,
+    Compute,
     EngineReading,
     EngineState,
     EventKind,
@@ -26,6 +27,7 @@ from headrace_agent.collectors.readings import (
     SourceReading,
     Status,
     Totals,
+    Work,
 )
 from headrace_agent.settings import CellSettings
 from headrace_pb.v1 import telemetry_pb2 as pb
@@ -63,6 +65,12 @@ _HARDWARE: Final = {
     HardwareSource.DCGM: pb.HARDWARE_SOURCE_DCGM,
     HardwareSource.NVML: pb.HARDWARE_SOURCE_NVML,
     HardwareSource.NONE: pb.HARDWARE_SOURCE_NONE,
+}
+_COMPUTE: Final = {
+    None: pb.COMPUTE_MEASURE_UNSPECIFIED,
+    Compute.TENSOR: pb.COMPUTE_MEASURE_TENSOR,
+    Compute.SM: pb.COMPUTE_MEASURE_SM,
+    Compute.ENGINE: pb.COMPUTE_MEASURE_ENGINE,
 }
 _METHODS: Final = {
     PathMethod.ICMP: pb.PATH_METHOD_ICMP,
@@ -205,6 +213,8 @@ def _cell_beat(reading: CellReading, now: float) -> pb.CellBeat:
         requests=_totals(engine.totals),
         hardware=_health(hardware.health),
         hardware_source=_HARDWARE[hardware.source],
+        work=_work(engine.work),
+        compute_measure=_COMPUTE[hardware.compute],
     )
 
 
@@ -249,6 +259,16 @@ def _totals(totals: Totals | None) -> pb.RequestTotals | None:
         client_errors=_count(totals.client_errors, _UINT64_MAX),
         throttled=_count(totals.throttled, _UINT64_MAX),
         server_errors=_count(totals.server_errors, _UINT64_MAX),
+    )
+
+
+def _work(work: Work | None) -> pb.WorkTotals | None:
+    if work is None:
+        return None
+    return pb.WorkTotals(
+        prompt_tokens=_count(work.prompt, _UINT64_MAX),
+        cached_tokens=_count(work.cached, _UINT64_MAX),
+        generated_tokens=_count(work.generated, _UINT64_MAX),
     )
 
 
@@ -310,4 +330,6 @@ def _ms(seconds: float, limit: int = _UINT32_MAX) -> int:
 
 def _text(text: str, limit: int) -> str:
     """At most `limit` characters that UTF-8 can carry (JSON may hold half a surrogate pair)."""
+    if len(text) <= limit and text.isascii():
+        return text
     return text[:limit].encode("utf-8", "replace").decode("utf-8")

@@ -8,6 +8,8 @@ from typing import Final
 
 import grpc
 
+from headrace_agent.collectors.patience import Patience
+from headrace_agent.heartbeat.alarm import Alarm
 from headrace_agent.heartbeat.cadence import Cadence
 from headrace_agent.heartbeat.outbox import Outbox
 from headrace_pb.v1 import telemetry_pb2 as pb
@@ -37,7 +39,7 @@ class Conversation:
         self,
         call: Call,
         outbox: Outbox,
-        wake: asyncio.Event,
+        wake: Alarm,
         clock: Clock,
         on_message: Callable[[pb.ControllerMessage], None],
         on_beat: Callable[[], None],
@@ -49,6 +51,7 @@ class Conversation:
         self._on_message = on_message
         self._on_beat = on_beat
         self._answered = asyncio.Event()
+        self._patience = Patience()
         self.cadence = Cadence(clock.now())
 
     async def run(self, name: str) -> None:
@@ -131,7 +134,7 @@ class Conversation:
 
     async def _write(self, message: pb.AgentMessage, timeout_s: float) -> None:
         try:
-            async with asyncio.timeout(timeout_s):
+            with self._patience.of(timeout_s):
                 await self._call.write(message)
         except TimeoutError as error:
             raise NoAnswerError(f"nothing was taken within {timeout_s:g} s") from error
@@ -141,9 +144,4 @@ class Conversation:
 
     async def _rest(self) -> None:
         """Until something urgent comes up or the next beat is due."""
-        wait_s = self.cadence.wait_s(self._clock.now())
-        timer = asyncio.get_running_loop().call_later(wait_s, self._wake.set)
-        try:
-            await self._wake.wait()
-        finally:
-            timer.cancel()
+        await self._wake.wait(self.cadence.wait_s(self._clock.now()))

@@ -16,6 +16,7 @@ import grpc
 
 from headrace_agent.collectors.containment import Mishaps
 from headrace_agent.collectors.readings import CellEvent
+from headrace_agent.heartbeat.alarm import Alarm
 from headrace_agent.heartbeat.build import build_goodbye
 from headrace_agent.heartbeat.cadence import Backoff
 from headrace_agent.heartbeat.conversation import CONNECT_TIMEOUT_S, Conversation, NoAnswerError
@@ -93,7 +94,7 @@ class ControllerStream:
         self._mishaps = mishaps if mishaps is not None else Mishaps()
         self._outbox = Outbox(reporter, last_id=last_event_id)
         self._backoff = Backoff(rng)
-        self._wake = asyncio.Event()
+        self._wake = Alarm()
         self._leaving = False
         self._ended = asyncio.Event()
         self._conversation: Conversation | None = None

@@ -145,6 +145,7 @@ class Node:
             signals={},
             in_flight=None,
             totals=None,
+            work=None,
             serving_since=known.serving_since if state is known.state else None,
             source=SourceReading(known.source.name, Status.FAILED, known.source.read_at, why),
         )

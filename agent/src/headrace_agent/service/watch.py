@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Collection
 from typing import Final
 
+from headrace_agent.collectors import moments
 from headrace_agent.collectors.grid import AWAKE_S, next_due
 from headrace_agent.collectors.readings import CellEvent, EventKind
 from headrace_agent.heartbeat.drain import Drains
@@ -46,7 +46,7 @@ class Watch:
                 self.check_gpus(now)
                 gpus_due = next_due(now, GPUS_INTERVAL_S, AWAKE_S)
             self.check_drains(now)
-            await asyncio.sleep(next_due(now, INTERVAL_S, AWAKE_S) - now)
+            await moments.sleep(next_due(now, INTERVAL_S, AWAKE_S) - now)
 
     def check_gpus(self, now: float) -> None:
         """One look at the GPUs under all cells."""

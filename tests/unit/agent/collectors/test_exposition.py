@@ -16,6 +16,7 @@ from headrace_agent.collectors.exposition import (
     PageError,
     SampleReader,
     any_of,
+    count_lines,
     decode_page,
 )
 from headrace_agent.collectors.hardware.dcgm import PREFIX, WANTED
@@ -152,3 +153,8 @@ def test_series_with_the_same_labels_share_them() -> None:
     reader = SampleReader()
     first, second = (reader.read(name + b'{gpu="0",UUID="x"} 1') for name in (b"a", b"b"))
     assert first.labels is second.labels
+
+
+@given(st.binary(max_size=200).map(lambda raw: raw.replace(b"x", b"\n")))
+def test_lines_are_counted_as_bytes_count_does(raw: bytes) -> None:
+    assert count_lines(raw) == raw.count(b"\n")

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from headrace_agent.collectors.readings import (
     CellEvent,
+    Compute,
     EngineFacts,
     EngineReading,
     EngineState,
@@ -25,6 +26,7 @@ from headrace_agent.collectors.readings import (
     SourceReading,
     Status,
     Totals,
+    Work,
 )
 from headrace_agent.heartbeat.build import (
     MAX_GPUS,
@@ -288,3 +290,17 @@ def test_row_remapping_is_sent_as_it_is_and_absent_where_it_is_not_known() -> No
     assert (sent.remap_pending, sent.remap_failed, sent.HasField("remap_failed")) == (True, False, True)
     unknown = beat(EngineReading(EngineState.SERVING), HardwareReading(health=Health())).hardware
     assert not unknown.HasField("remap_failed")
+
+
+def test_work_is_told_with_what_measures_the_time_for_it() -> None:
+    cell = beat(
+        EngineReading(EngineState.SERVING, work=Work(900, 300, 0)),
+        HardwareReading(HardwareSource.DCGM, {"compute_active": 0.5}, compute=Compute.TENSOR),
+    )
+    work = cell.work
+    assert (work.prompt_tokens, work.cached_tokens, work.generated_tokens) == (900, 300, 0)
+    assert work.HasField("generated_tokens")
+    assert cell.compute_measure == pb.COMPUTE_MEASURE_TENSOR
+    nothing = beat(EngineReading(EngineState.SERVING), HardwareReading(HardwareSource.DCGM))
+    assert not nothing.HasField("work")
+    assert nothing.compute_measure == pb.COMPUTE_MEASURE_UNSPECIFIED

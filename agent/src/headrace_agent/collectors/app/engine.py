@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Self
 
+from headrace_agent.collectors import moments
 from headrace_agent.collectors.app import facts
 from headrace_agent.collectors.app.changes import ChangeLog
 from headrace_agent.collectors.app.endpoints import ENDPOINTS, HealthPath
@@ -171,6 +172,7 @@ class EngineCollector:
             facts=self._facts,
             source=self._source(state, now),
             missing=self._metrics.missing,
+            work=None if down else self._metrics.work(now),
         )
 
     def tallies(self) -> Mapping[str, Tally]:
@@ -274,7 +276,7 @@ class EngineCollector:
             await self._scrape(client, hold(self._settings.scrape_interval_s))
             ended = self._clock.now()
             due = next_scrape(began, ended, self._settings.scrape_interval_s)
-            await asyncio.sleep(due - ended)
+            await moments.sleep(due - ended)
 
     async def _scrape(self, client: EngineClient, hold_s: float = 0.0) -> Figures | None:
         """Read one page; None where it could not be had."""

@@ -14,7 +14,14 @@ from headrace_agent.collectors.grid import BEFORE_BEAT_S, next_due
 from headrace_agent.collectors.hardware.choice import Offer, choose
 from headrace_agent.collectors.hardware.dcgm import PREFIX, WANTED, read_gpus
 from headrace_agent.collectors.hardware.exporter import Exporter, FetchError
-from headrace_agent.collectors.hardware.figures import GpuRef, fill, is_mig_uuid, worst_health, worst_signals
+from headrace_agent.collectors.hardware.figures import (
+    GpuRef,
+    compute_of,
+    fill,
+    is_mig_uuid,
+    worst_health,
+    worst_signals,
+)
 from headrace_agent.collectors.hardware.nvml.process import NvmlProcess
 from headrace_agent.collectors.hardware.page import FieldReader, Page
 from headrace_agent.collectors.hardware.pulse import Pulse
@@ -118,6 +125,7 @@ class HardwareCollector:
             health=self._with_xid(_health(chosen, offers), facts),
             gpus=facts,
             sources=tuple(offer.reading for offer in offers),
+            compute=compute_of(chosen.gpus) if chosen is not None else None,
         )
 
     def _named(self, ref: GpuRef) -> GpuRef:
@@ -233,7 +241,8 @@ class HardwareCollector:
         """Static facts stay known while their source is away."""
         known = ([source.find(ref) for source in self._sources] for ref in refs)
         found = (next((gpu for gpu in each if gpu is not None), None) for each in known)
-        return tuple(dict.fromkeys(gpu.gpu for gpu in found if gpu is not None))
+        facts = [gpu.gpu for gpu in found if gpu is not None]
+        return tuple(dict.fromkeys(facts)) if len(facts) > 1 else tuple(facts)
 
     def _note(self, refs: tuple[GpuRef, ...], chosen: Offer | None, offers: Sequence[Offer]) -> None:
         source = chosen.source if chosen is not None else HardwareSource.NONE

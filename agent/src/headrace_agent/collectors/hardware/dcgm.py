@@ -185,16 +185,16 @@ def _health(values: Mapping[str, float]) -> Health:
 def _first(values: Mapping[str, float], names: Iterable[str], full: float) -> tuple[str, float] | None:
     """The first field that has a figure, and that figure as a share of `full`."""
     for name in names:
-        value = within(values.get(name), 0.0, full)
-        if value is not None:
+        found = values.get(name)
+        if found is not None and (value := within(found, 0.0, full)) is not None:
             return name, value / full
     return None
 
 
 def _real(values: Mapping[str, float], names: Iterable[str], low: float, high: float) -> float | None:
     for name in names:
-        value = within(values.get(name), low, min(high, BLANK_DOUBLE - 1))
-        if value is not None:
+        found = values.get(name)
+        if found is not None and (value := within(found, low, min(high, BLANK_DOUBLE - 1))) is not None:
             return value
     return None
 
@@ -213,7 +213,7 @@ def _in_older_terms(name: str, value: float) -> tuple[str, float]:
 
 def _count(values: Mapping[str, float], names: Iterable[str]) -> int | None:
     for name in names:
-        value = within(values.get(name), 0.0, BLANK_INT32 - 1)
-        if value is not None:
+        found = values.get(name)
+        if found is not None and (value := within(found, 0.0, BLANK_INT32 - 1)) is not None:
             return int(value)
     return None

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, fields, replace
 from math import isfinite
 from typing import Final, TypeVar
 
-from headrace_agent.collectors.readings import Gpu, Health
+from headrace_agent.collectors.readings import Compute, Gpu, Health
 
 N = TypeVar("N", int, float)
 
@@ -74,6 +74,8 @@ def split_ref(ref: GpuRef) -> tuple[str | int, str]:
 
 def is_mig_uuid(ref: GpuRef) -> bool:
     """Whether a reference is a MIG device's own UUID, which names no GPU and no instance."""
+    if isinstance(ref, int):
+        return False
     head, _ = split_ref(ref)
     return isinstance(head, str) and head.startswith(_MIG)
 
@@ -112,13 +114,30 @@ def _is(gpu: GpuFigures, head: str | int) -> bool:
     return bool(head) and gpu.uuid.lower().startswith(head)
 
 
-def worst_signals(gpus: Iterable[GpuFigures]) -> dict[str, float]:
+def worst_signals(gpus: Sequence[GpuFigures]) -> dict[str, float]:
     """Each signal's highest value; a signal that no GPU has is missing."""
-    worst: dict[str, float] = {}
-    for gpu in gpus:
+    first, *others = gpus or [GpuFigures("")]
+    worst = dict(first.signals)
+    for gpu in others:
         for name, value in gpu.signals.items():
             worst[name] = max(value, worst.get(name, value))
     return worst
+
+
+def compute_of(gpus: Iterable[GpuFigures]) -> Compute | None:
+    """What compute_active measures on the GPUs that have it; None where on none, or not the same."""
+    origins = {
+        _measure(each.origin.get("compute_active", "")) for each in gpus if "compute_active" in each.signals
+    }
+    return origins.pop() if len(origins) == 1 else None
+
+
+def _measure(field_name: str) -> Compute | None:
+    if "TENSOR" in field_name:
+        return Compute.TENSOR
+    if "SM_" in field_name:
+        return Compute.SM
+    return Compute.ENGINE if "GR_ENGINE" in field_name else None
 
 
 def worst_health(gpus: Sequence[GpuFigures]) -> Health | None:

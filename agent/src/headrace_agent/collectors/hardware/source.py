@@ -104,26 +104,29 @@ class Source:
     def offer(self, refs: Sequence[GpuRef], now: float) -> Offer:
         """What it has for the cell whose GPUs are `refs`."""
         reading = self.reading(now)
-        fresh: tuple[GpuFigures, ...] = ()
+        fresh: list[GpuFigures] = []
         named: dict[GpuRef, GpuFigures | None] = dict.fromkeys(refs)
         if reading.status is Status.OK:
             named = {ref: self.find(ref) for ref in named}
-            fresh = tuple(gpu for gpu in named.values() if gpu is not None and not self._stale(gpu, now))
-            reading = self._for_cell(reading, named, now)
+            fresh = [gpu for gpu in named.values() if gpu is not None and not self._stale(gpu, now)]
+            reading = self._for_cell(reading, named, len(fresh), now)
         return Offer(
             source=self.kind,
             reading=reading,
-            gpus=fresh if reading.status is Status.OK else (),
+            gpus=tuple(fresh) if reading.status is Status.OK else (),
             asked=len(named),
             slow=self._pulse is not None and self._pulse.slow,
             settled=self._settled(now),
         )
 
     def _for_cell(
-        self, reading: SourceReading, named: dict[GpuRef, GpuFigures | None], now: float
+        self, reading: SourceReading, named: dict[GpuRef, GpuFigures | None], fresh: int, now: float
     ) -> SourceReading:
-        """The same reading as it is for one cell's GPUs."""
+        """The same reading as it is for one cell's GPUs, `fresh` of which have fresh figures."""
         known = [gpu for gpu in named.values() if gpu is not None]
+        if fresh == len(named):
+            words = "; ".join(self._remarks(known, self._last.detail))
+            return SourceReading(self.name, Status.OK if known else Status.NO_DATA, reading.read_at, words)
         gone = [explain_missing(self.gpus, ref) for ref, gpu in named.items() if gpu is None]
         still = [f"GPU {gpu.key} stands still" for gpu in known if self._stale(gpu, now)]
         status = Status.OK

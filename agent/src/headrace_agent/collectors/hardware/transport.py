@@ -1,4 +1,4 @@
-"""How a session reaches an exporter over plain HTTP: one connection of the standard library's.
+"""How a session reaches an exporter over plain HTTP: one connection, read by httptools.
 
 A host's exporter is asked the same twice a second. Pools, retries, proxies and cookies, which
 are for the outer world, are most of what that costs by requests' own adapter; it serves https.
@@ -6,7 +6,6 @@ are for the outer world, are most of what that costs by requests' own adapter; i
 
 from __future__ import annotations
 
-import http.client
 import socket
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -17,8 +16,9 @@ import requests
 from requests.adapters import BaseAdapter
 from requests.structures import CaseInsensitiveDict
 
-# What a server that has tidied up an idle connection gives to the next request on it.
-_TIDIED_UP: Final = (http.client.RemoteDisconnected, ConnectionResetError, BrokenPipeError)
+from headrace_agent.collectors.hardware.reply import EndedError, Reply, ReplyError
+
+_READ_BYTES: Final = 64 * 1024
 
 
 class PlainAdapter(BaseAdapter):
@@ -29,8 +29,10 @@ class PlainAdapter(BaseAdapter):
 
     def __init__(self) -> None:
         super().__init__()
-        self._kept: tuple[str, http.client.HTTPConnection] | None = None
+        self._kept: tuple[str, socket.socket] | None = None
         self._body: _Body | None = None
+        self._asked: requests.PreparedRequest | None = None
+        self._words = b""
 
     def send(
         self,
@@ -42,13 +44,12 @@ class PlainAdapter(BaseAdapter):
         proxies: Mapping[str, str] | None = None,
     ) -> requests.Response:
         """`verify`, `cert` and `proxies` are not for plain HTTP to this host, and not used."""
-        url = str(request.url)
         if self._body is not None:
             self._body.close()
         with _explaining():
-            answer = self._ask(url, request, timeout if isinstance(timeout, int | float) else None)
-        self._body = _Body(answer, self.close)
-        return _response(request, answer, self._body)
+            body = self._ask(request, timeout if isinstance(timeout, int | float) else None)
+        self._body = body
+        return _response(request, body)
 
     def close(self) -> None:
         """Close the connection; the next request makes another."""
@@ -61,74 +62,102 @@ class PlainAdapter(BaseAdapter):
         """The connection that is kept for the next request, if there is one and nothing is under way."""
         if self._kept is None or (self._body is not None and self._body.under_way):
             return None
-        sock: socket.socket | None = self._kept[1].sock
-        return sock
+        return self._kept[1]
 
-    def _ask(
-        self, url: str, request: requests.PreparedRequest, timeout_s: float | None
-    ) -> http.client.HTTPResponse:
-        where = urlsplit(url).netloc.rpartition("@")[2]
+    def _ask(self, request: requests.PreparedRequest, timeout_s: float | None) -> _Body:
+        parts = urlsplit(str(request.url))
+        where = parts.netloc.rpartition("@")[2]
+        if request is not self._asked:
+            self._asked, self._words = request, _worded(request, where)
         if self._kept is not None and self._kept[0] == where:
             try:
-                return self._exchange(self._kept[1], request)
-            except _TIDIED_UP:
-                self.close()
+                return self._exchange(self._kept[1])
+            except (EndedError, ConnectionResetError, BrokenPipeError):
+                self.close()  # it was tidied up while it was idle
         self.close()
-        connection = http.client.HTTPConnection(where, timeout=timeout_s)
-        self._kept = where, connection
-        return self._exchange(connection, request)
+        sock = socket.create_connection((str(parts.hostname), parts.port or 80), timeout_s)
+        self._kept = where, sock
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        return self._exchange(sock)
 
-    def _exchange(
-        self, connection: http.client.HTTPConnection, request: requests.PreparedRequest
-    ) -> http.client.HTTPResponse:
+    def _exchange(self, sock: socket.socket) -> _Body:
+        """Ask, and read as far as the end of the headers."""
         try:
-            connection.request(str(request.method), request.path_url, headers=dict(request.headers))
-            return connection.getresponse()
+            sock.sendall(self._words)
+            body = _Body(sock, self.close)
+            body.begin()
         except BaseException:
-            connection.close()
+            self.close()
             raise
+        return body
 
 
 class _Body:
-    """A body as it comes in; what its reading raises are requests' exceptions.
+    """An answer as it comes in; what the reading of its body raises are requests' exceptions.
 
     A connection cannot go on after a body that was not read to its end: `drop` closes it then.
     """
 
-    def __init__(self, answer: http.client.HTTPResponse, drop: Callable[[], None]) -> None:
-        self._answer = answer
+    def __init__(self, sock: socket.socket, drop: Callable[[], None]) -> None:
+        self._sock = sock
         self._drop = drop
+        self.reply = Reply()
+
+    def begin(self) -> None:
+        """Read as far as the end of the headers."""
+        while not self.reply.status:
+            self._read()
+        self._note_end()
 
     def stream(self, size: int, decode_content: bool = False) -> Iterator[bytes]:
-        """Pieces of at most `size` bytes. Nothing is decoded: no encoding was asked for."""
-        while self.under_way:
-            with _explaining():
-                piece = self._answer.read(size)
-            if piece:
+        """The pieces as they come, whatever `size` is. Nothing is decoded: no encoding was asked for."""
+        while True:
+            while (piece := self.reply.take()) is not None:
                 yield piece
-            elif self._answer.length:
-                # The library says nothing where pieces are asked for.
-                raise requests.exceptions.ChunkedEncodingError("the body ended early")
+            if not self.under_way:
+                return
+            with _explaining():
+                self._read()
+                self._note_end()
 
     @property
     def under_way(self) -> bool:
         """Whether there is more of it to come."""
-        return not self._answer.isclosed()
+        return not self.reply.whole
 
     def close(self) -> None:
         """Read no more of it."""
         if self.under_way:
-            self._answer.close()
+            self.reply.whole = True
+            self._drop()
+
+    def _read(self) -> None:
+        try:
+            self.reply.feed(self._sock.recv(_READ_BYTES))
+        except BaseException:
+            self.close()
+            raise
+
+    def _note_end(self) -> None:
+        if self.reply.whole and not self.reply.reusable:
             self._drop()
 
 
-def _response(
-    request: requests.PreparedRequest, answer: http.client.HTTPResponse, body: _Body
-) -> requests.Response:
+def _worded(request: requests.PreparedRequest, where: str) -> bytes:
+    """A request without a body."""
+    lines = [f"{request.method} {request.path_url} HTTP/1.1", f"Host: {where}"]
+    lines += [f"{name}: {_text(value)}" for name, value in request.headers.items()]
+    return "\r\n".join([*lines, "", ""]).encode("latin-1")
+
+
+def _text(value: str | bytes) -> str:
+    return value.decode("latin-1") if isinstance(value, bytes) else value
+
+
+def _response(request: requests.PreparedRequest, body: _Body) -> requests.Response:
     response = requests.Response()
-    response.status_code = answer.status
-    response.reason = answer.reason
-    response.headers = CaseInsensitiveDict(answer.getheaders())
+    response.status_code = body.reply.status
+    response.headers = CaseInsensitiveDict(body.reply.headers)
     response.raw = body
     response.request = request
     response.url = str(request.url)
@@ -137,14 +166,17 @@ def _response(
 
 @contextmanager
 def _explaining() -> Iterator[None]:
-    """The library's exceptions as requests'."""
+    """What goes wrong below as requests' exceptions."""
     try:
         yield
     except TimeoutError as error:
         raise requests.exceptions.ReadTimeout(str(error)) from error
-    except http.client.IncompleteRead as error:
-        raise requests.exceptions.ChunkedEncodingError(str(error)) from error
+    except EndedError as error:
+        kind = (
+            requests.exceptions.ChunkedEncodingError if error.begun else requests.exceptions.ConnectionError
+        )
+        raise kind(str(error)) from error
     except socket.gaierror as error:
         raise requests.exceptions.ConnectionError(f"the name cannot be resolved: {error}") from error
-    except (OSError, http.client.HTTPException, ValueError) as error:
+    except (OSError, ReplyError, ValueError) as error:
         raise requests.exceptions.ConnectionError(str(error)) from error

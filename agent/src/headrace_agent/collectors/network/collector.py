@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Sequence
 from typing import Any
 
+from headrace_agent.collectors import moments
 from headrace_agent.collectors.containment import Mishaps
 from headrace_agent.collectors.grid import AWAKE_S, STEP_S, next_due
 from headrace_agent.collectors.names import CACHE_S, Resolver, UnresolvedError
@@ -119,7 +120,7 @@ class PathCollector:
             if path.take(echo, address, self._clock.now()):
                 self._tell(path, echo)
             due = next_due(began, interval_s, offset_s)
-            await asyncio.sleep(max(due - self._clock.now(), interval_s / 10))
+            await moments.sleep(max(due - self._clock.now(), interval_s / 10))
 
     async def _measure(self, path: Path, address: str) -> Echo:
         probers, port, timeout_s = self._probers, path.target.port, self._settings.timeout_s

@@ -8,17 +8,15 @@ import secrets
 import socket
 from dataclasses import dataclass
 from enum import Enum
-from typing import Protocol
+from typing import Protocol, TypeAlias
 
 from icmplib import (
-    AsyncSocket,
     ICMPError,
-    ICMPRequest,
+    ICMPReply,
     ICMPSocketError,
     ICMPv4Socket,
     ICMPv6Socket,
     SocketPermissionError,
-    TimeoutExceeded,
 )
 
 from headrace_agent.collectors.network.estimate import credible
@@ -26,18 +24,22 @@ from headrace_agent.collectors.network.rights import NOT_ALLOWED
 from headrace_agent.collectors.readings import PathMethod
 from headrace_shared.clock import Clock
 
-# The wall clock that icmplib's own time-out goes by may have jumped when it ends this early.
-EARLY = 0.9
 # The kernel sends an unanswered SYN again after this long: what is answered later may be the answer
 # to the second, and its time no round trip.
 SYN_AGAIN_S = 1.0
 # icmplib draws a payload at random for each echo otherwise; the numbers tell them apart.
 _PAYLOAD = b"headrace" * 7
+_PACKET_BYTES = 1024
+# A socket hears whatever its gateway sends to this host; no more of it is read at one go.
+_PACKETS = 16
 LOCAL_TROUBLE = frozenset(
     (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM, errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT)
 )
 # A local firewall answers a send with these; so does a broadcast address.
 HELD_BACK = frozenset((errno.EPERM, errno.EACCES))
+
+
+IcmpSocket: TypeAlias = "ICMPv4Socket | ICMPv6Socket"
 
 
 class Outcome(Enum):
@@ -92,60 +94,90 @@ class IcmpProber:
         except ICMPSocketError as error:
             return self._end(Outcome.UNABLE, f"no ICMP socket: {error}")
         self._sequence = (self._sequence + 1) & 0xFFFF
-        request = ICMPRequest(address, self._id, self._sequence, payload=_PAYLOAD)
-        with AsyncSocket(opened) as sock:
-            return await self._exchange(sock, request, timeout_s)
+        with opened:
+            return await self._exchange(opened, address, timeout_s)
 
-    async def _exchange(self, sock: AsyncSocket, request: ICMPRequest, timeout_s: float) -> Echo:
+    async def _exchange(self, opened: IcmpSocket, address: str, timeout_s: float) -> Echo:
         try:
             # A raw socket that is not connected wakes for every reply to this host: with many echoes
             # out, each reply would cost as many readings, and all round trips would grow by them.
-            sock.sock.connect((request.destination, 0))
-            began = self._clock.now()
-            async with asyncio.timeout(timeout_s * 1.1):
-                sock.send(request)
-                reply = await sock.receive(request, timeout_s)
-        except (TimeoutExceeded, TimeoutError):
-            if self._clock.now() - began < timeout_s * EARLY:
-                return self._end(Outcome.DROPPED, "the wall clock jumped")
+            opened.sock.connect((address, 0))
+            opened.blocking = False
+            # The kernel puts its own number in the place of ours where the socket is not raw.
+            number = self._id if opened.is_privileged else opened.sock.getsockname()[1]
+            packet = opened._create_packet(number, self._sequence, _PAYLOAD)
+            began, sent_ns = self._clock.now(), self._clock.wall_ns()
+            opened.sock.send(packet)
+            reply, heard = await self._hear(opened, (number, self._sequence), timeout_s)
+        except TimeoutError:
             return self._end(Outcome.LOST, f"no reply within {timeout_s:g} s")
-        except (ICMPSocketError, OSError) as error:
-            return self._failed(error)
-        elapsed = self._clock.now() - began
-        _heed_cancellation()
+        except OSError as error:
+            return _failed(self.method, error, "ICMP")
         try:
             reply.raise_for_status()
         except ICMPError as error:
             return self._end(Outcome.LOST, str(error))
-        rtt = reply.time - request.time
-        if not credible(rtt, elapsed):
+        rtt = reply.time - sent_ns / 1e9
+        if not credible(rtt, heard - began):
             return self._end(Outcome.DROPPED, "the wall clock jumped")
         return Echo(Outcome.REPLY, self.method, rtt * 1000)
 
-    def _failed(self, error: ICMPSocketError | OSError) -> Echo:
-        """icmplib hides the kernel's reason behind its own words."""
-        cause = error if isinstance(error, OSError) else error.__context__
-        return _failed(self.method, cause if isinstance(cause, OSError) else OSError(str(error)), "ICMP")
+    async def _hear(
+        self, opened: IcmpSocket, numbers: tuple[int, int], timeout_s: float
+    ) -> tuple[ICMPReply, float]:
+        """The reply that bears these numbers, and when it was read. Raises TimeoutError and OSError.
+
+        icmplib's own waiting makes a task for every packet, and goes by the wall clock.
+        """
+        loop, descriptor = asyncio.get_running_loop(), opened.sock.fileno()
+        heard: asyncio.Future[tuple[ICMPReply, float]] = loop.create_future()
+
+        def read() -> None:
+            if heard.done():
+                return
+            try:
+                reply = self._take(opened, numbers)
+            except OSError as error:
+                heard.set_exception(error)
+                return
+            if reply is not None:
+                heard.set_result((reply, self._clock.now()))
+
+        def give_up() -> None:
+            if not heard.done():
+                heard.set_exception(TimeoutError())
+
+        loop.add_reader(descriptor, read)
+        timer = loop.call_later(timeout_s, give_up)
+        try:
+            return await heard
+        finally:
+            timer.cancel()
+            loop.remove_reader(descriptor)
+
+    def _take(self, opened: IcmpSocket, numbers: tuple[int, int]) -> ICMPReply | None:
+        """The reply, if it is among what has come; what is for others is dropped."""
+        for _ in range(_PACKETS):
+            try:
+                packet, source = opened.sock.recvfrom(_PACKET_BYTES)
+            except (BlockingIOError, InterruptedError):
+                return None
+            reply = opened._parse_reply(packet, source[0], self._clock.wall_ns() / 1e9)
+            if reply is not None and (reply.id, reply.sequence) == numbers:
+                return reply
+        return None
 
     def _end(self, outcome: Outcome, detail: str) -> Echo:
         return Echo(outcome, self.method, detail=detail)
 
 
-def _open(address: str) -> ICMPv4Socket | ICMPv6Socket:
+def _open(address: str) -> IcmpSocket:
     """A socket for `address`, raw if allowed. Raises icmplib's errors."""
     kind = ICMPv6Socket if ":" in address else ICMPv4Socket
     try:
         return kind(privileged=True)
     except SocketPermissionError:
         return kind(privileged=False)
-
-
-def _heed_cancellation() -> None:
-    """asyncio.wait_for, by which icmplib waits, swallows a cancellation that comes together with the
-    reply (up to Python 3.11): a path that is taken out would be measured for ever."""
-    task = asyncio.current_task()
-    if task is not None and task.cancelling():
-        raise asyncio.CancelledError
 
 
 def _failed(method: PathMethod, error: OSError, what: str) -> Echo:

@@ -208,7 +208,8 @@ class HealthProbe:
                 self.aim(path)
                 self._put()
             else:
-                self._took(self._health.health(answer.status, self._clock.now(), self._call))
+                call = self._call if answer.status != 200 else ""
+                self._took(self._health.health(answer.status, self._clock.now(), call))
         elif isinstance(answer, ClosedError) and self._line is not None and self._line.used:
             self._put()  # it may have been tidied up just then: that is no answer yet
         else:

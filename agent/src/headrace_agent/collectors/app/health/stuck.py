@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import asyncio
 import math
 from collections.abc import Awaitable, Callable
 from typing import Final
 
+from headrace_agent.collectors import moments
 from headrace_agent.collectors.app.health.state import Change, EngineHealth
 from headrace_agent.collectors.app.http.errors import CallError, SilentError
 from headrace_agent.collectors.grid import AWAKE_S, next_due
@@ -47,7 +47,7 @@ class StuckCheck:
         while True:
             await self.check()
             now = self._clock.now()
-            await asyncio.sleep(next_due(now, LOOK_S, AWAKE_S) - now)
+            await moments.sleep(next_due(now, LOOK_S, AWAKE_S) - now)
 
     async def check(self) -> None:
         """One look, and a completion where it is due."""

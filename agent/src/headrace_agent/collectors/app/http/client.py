@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import base64
 import errno
 import json
@@ -13,6 +12,7 @@ from pathlib import Path
 from typing import Any, Final
 from urllib.parse import quote, unquote, urlsplit
 
+from headrace_agent.collectors import moments
 from headrace_agent.collectors.app.http import trust
 from headrace_agent.collectors.app.http.answer import Answer
 from headrace_agent.collectors.app.http.connection import Connection
@@ -21,6 +21,7 @@ from headrace_agent.collectors.app.http.errors import (
     REFUSED,
     AnswerError,
     BrokenError,
+    CallError,
     ClosedError,
     OwnTroubleError,
     RefusedError,
@@ -29,6 +30,7 @@ from headrace_agent.collectors.app.http.errors import (
     hint,
 )
 from headrace_agent.collectors.app.http.line import Line, PlainLine, SecureLine
+from headrace_agent.collectors.patience import Patience
 
 MAX_JSON_BYTES: Final = 1024 * 1024
 _MAX_IDLE: Final = 2
@@ -51,6 +53,8 @@ class EngineClient:
         self._api_key_file = api_key_file
         self._locked: set[str] = set()
         self._idle: list[Connection] = []
+        self._patiences: list[Patience] = []
+        self._held: PlainLine | None = None
 
     async def get(
         self, path: str, timeout_s: float, limit: int = MAX_JSON_BYTES, hold_s: float = 0.0
@@ -108,6 +112,9 @@ class EngineClient:
 
     def close(self) -> None:
         """Close the connections that wait for another call."""
+        if self._held is not None:
+            self._held.close()
+            self._held = None
         while self._idle:
             self._idle.pop().close()
 
@@ -122,13 +129,16 @@ class EngineClient:
     ) -> Answer:
         call = f"{method} {path}"
         request = self.request(method, path, body)
+        patience = self._patiences.pop() if self._patiences else Patience()
         try:
-            async with asyncio.timeout(timeout_s):
+            with patience.of(timeout_s):
                 return await self._exchange(request, limit, method == "GET", hold_s)
         except TimeoutError as error:
             raise SilentError(f"{call} was not answered within {timeout_s:g} s") from error
         except (BrokenError, AnswerError) as error:
             raise type(error)(f"{call}: {error}{self._dialer.hint(error)}") from error
+        finally:
+            self._patiences.append(patience)
 
     async def _exchange(self, request: bytes, limit: int, again: bool, hold_s: float) -> Answer:
         """Ask on a connection that waits or on a new one.
@@ -136,6 +146,8 @@ class EngineClient:
         One that waited may be closed just as it is asked: where asking twice does no harm, that is
         no answer yet.
         """
+        if hold_s > 0 and not self._dialer.tls:
+            return await self._exchange_held(request, limit, hold_s)
         while again and (waited := self._waiting()) is not None:
             try:
                 return self._keep(waited, await waited.exchange(request, limit, hold_s))
@@ -144,6 +156,28 @@ class EngineClient:
         with self._explaining():
             fresh = await self._dialer.dial(Connection)
         return self._keep(fresh, await fresh.exchange(request, limit, hold_s))
+
+    async def _exchange_held(self, request: bytes, limit: int, hold_s: float) -> Answer:
+        """The same over a connection that the event loop does not watch while the answer is to wait."""
+        line, self._held = self._held, None
+        try:
+            heard: Answer | CallError = ClosedError("no connection waits")
+            if line is not None and line.ready():
+                heard = await _ask(line, request, limit, hold_s)
+            if isinstance(heard, ClosedError):  # it may have been tidied up just then: that is no answer yet
+                if line is not None:
+                    line.close()
+                with self._explaining():
+                    line = PlainLine(await self._dialer.dial_socket())
+                heard = await _ask(line, request, limit, hold_s)
+        except BaseException:
+            if line is not None:
+                line.close()
+            raise
+        if isinstance(heard, CallError):
+            raise heard
+        self._held = line
+        return heard
 
     @contextmanager
     def _explaining(self) -> Iterator[None]:
@@ -173,6 +207,15 @@ class EngineClient:
         else:
             connection.close()
         return answer
+
+
+async def _ask(line: PlainLine, request: bytes, limit: int, hold_s: float) -> Answer | CallError:
+    """What is answered; however soon it comes, it is heard `hold_s` later."""
+    line.ask(request, limit)
+    await moments.sleep(hold_s)
+    while (heard := line.hear()) is None:
+        await line.wait()
+    return heard
 
 
 def _common_headers(dialer: Dialer, url: str) -> list[str]:

@@ -5,6 +5,7 @@ It does not wake the agent by itself, which is what makes it cheap.
 
 from __future__ import annotations
 
+import asyncio
 import socket
 from functools import lru_cache
 from typing import Final, Protocol
@@ -13,7 +14,10 @@ from headrace_agent.collectors.app.http.answer import Answer, AnswerParser
 from headrace_agent.collectors.app.http.connection import Connection
 from headrace_agent.collectors.app.http.errors import BrokenError, CallError
 
-_READ_BYTES: Final = 4096
+# Into which what comes is received, for one line at a time: what is there is read before it goes on to
+# the next. Most pages fit in; memory of that size asked for at each read would be got from the system
+# and given back each time.
+_RECEIVED: Final = memoryview(bytearray(256 * 1024))
 # Answers to health probes are short, and for a second or so they are all the same.
 _SHORT_BYTES: Final = 1024
 
@@ -94,26 +98,39 @@ class PlainLine:
             self.close()
         return found
 
+    async def wait(self) -> None:
+        """Until something has come, or the connection has ended."""
+        if self._sock.fileno() < 0:
+            return
+        loop, descriptor = asyncio.get_running_loop(), self._sock.fileno()
+        there = asyncio.Event()
+        loop.add_reader(descriptor, there.set)
+        try:
+            await there.wait()
+        finally:
+            loop.remove_reader(descriptor)
+
     def close(self) -> None:
         self._sock.close()
 
     def _read(self) -> Answer | None:
         while True:
             try:
-                data = self._sock.recv(_READ_BYTES)
+                data = _RECEIVED[: self._sock.recv_into(_RECEIVED)]
             except BlockingIOError:
                 return None
             except OSError:
-                data = b""
+                data = _RECEIVED[:0]
             if self._parser is None and len(data) <= _SHORT_BYTES:
-                known = _read_short(data)
+                known = _read_short(bytes(data))
                 if known is not None:
                     return known
             if self._parser is None:
                 self._parser = AnswerParser(self._limit)
-            answer = self._parser.feed(data) if data else self._parser.end()
+            answer = self._parser.feed(data) if len(data) else self._parser.end()
             if answer is not None:
-                if not self._parser.reusable:
+                reusable, self._parser = self._parser.reusable, None
+                if not reusable:
                     self.close()
                 return answer
 

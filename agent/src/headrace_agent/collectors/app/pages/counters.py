@@ -98,7 +98,7 @@ class SlidingWindow:
         """Latest minus oldest; empty where nothing was pushed."""
         if not self._marks:
             return ()
-        return tuple(new - old for new, old in zip(self._latest, self._marks[0][1], strict=True))
+        return tuple(map(sub, self._latest, self._marks[0][1]))
 
     def restart(self) -> None:
         """Forget what was pushed."""

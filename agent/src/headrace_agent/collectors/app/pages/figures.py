@@ -11,6 +11,7 @@ from headrace_agent.collectors.app.pages.mapping import OK, Engine
 from headrace_agent.collectors.app.pages.page import Page
 from headrace_agent.collectors.app.pages.plan import MAX_COUNT, CountedSeries, Fold, Plan, is_count, plan_of
 from headrace_agent.collectors.exposition import SeriesKey
+from headrace_agent.collectors.readings import Work
 
 # A little above 1 is rounding, much above it is another unit and no figure.
 _FULL: Final = 1.01
@@ -26,7 +27,8 @@ class Figures:
     `kind`: of the engine whose page it is, "" for none's. `ttft`: series -> upper bound `le` in
     seconds -> cumulative count. `responses` and `finished`: (class, series) -> count; None where
     the page does not count them. `tells`: the classes that can be told from `responses`.
-    `progress`: what moves while the engine works. `started_at`: seconds since the epoch.
+    `progress`: what moves while the engine works; `work`: the tokens that it worked off.
+    `started_at`: seconds since the epoch.
     `sources`: catalogue name -> the family that it is read from. `missing`: families that every
     version should have, by their newest name, and those that stay empty though the engine works.
     `problems`: values that cannot be and were left out, in words that do not vary from page to
@@ -42,6 +44,7 @@ class Figures:
     finished: ByClass | None = None
     tells: frozenset[str] = frozenset()
     progress: tuple[float, ...] = ()
+    work: Work | None = None
     awake: bool | None = None
     started_at: float | None = None
     sources: Mapping[str, str] = field(default_factory=dict)
@@ -111,6 +114,7 @@ class _Reading:
             finished=finished,
             tells=plan.tells,
             progress=progress,
+            work=self._work(),
             awake=None if awake is None else awake != 0,
             started_at=started_at,
             sources=plan.sources,
@@ -130,6 +134,13 @@ class _Reading:
             return folded[0]
         part, whole = folded
         return part / whole if part is not None and whole else None
+
+    def _work(self) -> Work | None:
+        """What was worked off since the engine's start; None where the page does not count it."""
+        prompt, cached, generated = (self._figure(each) for each in self._plan.work)
+        if prompt is None or generated is None:
+            return None
+        return Work(int(prompt), int(cached or 0), int(generated))
 
     def _fold(self, fold: Fold) -> float | None:
         values = [self._values[place] for place in fold.places]
@@ -160,9 +171,12 @@ class _Reading:
         spoiled = plan.unbounded
         for each in plan.ttft:
             values = [self._values[place] for place in each.places]
-            good = {
-                le: value for le, value in zip(each.bounds, values, strict=True) if 0 <= value <= MAX_COUNT
-            }
+            pairs = zip(each.bounds, values, strict=True)
+            # Of numbers below zero or beyond counting, and of NaN, the one or the other tells.
+            if min(values) >= 0 and sum(values) <= MAX_COUNT:
+                good = dict(pairs)
+            else:
+                good = {le: value for le, value in pairs if 0 <= value <= MAX_COUNT}
             spoiled = spoiled or len(good) < len(values)
             if math.inf in good:
                 found[each.series] = good

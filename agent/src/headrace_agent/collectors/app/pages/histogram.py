@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from itertools import accumulate
+from operator import add
 
 from headrace_agent.collectors.app.pages.counters import Increments, SlidingWindow
 from headrace_agent.collectors.exposition import SeriesKey
@@ -18,9 +19,14 @@ def quantile(q: float, buckets: Mapping[float, float]) -> float | None:
     are lifted. None without samples, without a +Inf bucket, or with no other.
     """
     bounds = sorted(buckets)
+    return _quantile(q, bounds, [buckets[bound] for bound in bounds])
+
+
+def _quantile(q: float, bounds: Sequence[float], cumulative: Sequence[float]) -> float | None:
+    """The same of counts in the order of their bounds, which rise."""
     if len(bounds) < 2 or bounds[-1] != math.inf:
         return None
-    counts = list(accumulate((buckets[bound] for bound in bounds), max))
+    counts = list(accumulate(cumulative, max))
     if counts[-1] <= 0:
         return None
     rank = q * counts[-1]
@@ -63,12 +69,14 @@ class WindowedHistogram:
         if not series:
             self.pass_time(now)
             return
-        bounds = tuple(sorted(set.intersection(*(set(buckets) for buckets in series.values()))))
+        bounds = self._bounds
+        if any(tuple(buckets) != bounds for buckets in series.values()):
+            bounds = tuple(sorted(set.intersection(*(set(buckets) for buckets in series.values()))))
         if bounds != self._bounds:
             self._begin(bounds)
-        vectors = {key: tuple(buckets[bound] for bound in bounds) for key, buckets in series.items()}
-        added = self._increments.update(vectors, epoch).values()
-        self._sums = tuple(map(sum, zip(self._sums, *added, strict=True)))
+        vectors = {key: _in_order(buckets, bounds) for key, buckets in series.items()}
+        for added in self._increments.update(vectors, epoch).values():
+            self._sums = tuple(map(add, self._sums, added))
         self._window.push(self._sums, now)
 
     def _begin(self, bounds: tuple[float, ...]) -> None:
@@ -90,4 +98,12 @@ class WindowedHistogram:
 
     def quantile(self, q: float) -> float | None:
         """The `q` quantile of the window, in the histogram's unit; None without samples in it."""
-        return quantile(q, dict(zip(self._bounds, self._window.delta(), strict=False)))
+        delta = self._window.delta()
+        return _quantile(q, self._bounds, delta) if delta else None
+
+
+def _in_order(buckets: Mapping[float, float], bounds: tuple[float, ...]) -> tuple[float, ...]:
+    """The counts at some of a series' bounds."""
+    if tuple(buckets) == bounds:  # most pages have them in their order
+        return tuple(buckets.values())
+    return tuple([buckets[bound] for bound in bounds])

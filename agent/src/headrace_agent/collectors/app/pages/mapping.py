@@ -51,6 +51,9 @@ class Ratio:
         return f"{self.part} / {self.whole}"
 
 
+# What is worked off, as counted by the engine. No page must have it.
+WORK: Final = ("prompt_tokens", "cached_tokens", "generated_tokens")
+
 # The same figure in the words of several versions, newest first.
 Figure = tuple[Gauge | Ratio, ...]
 
@@ -79,7 +82,9 @@ class Engine:
 
     `prefixes`: a page with a family that begins so is this kind's. `responses` together count
     every request that was answered, well or not; `finished` only those that came to their end, and
-    stands in where a page lacks the former. `only` narrows counters to the series of requests as
+    stands in where a page lacks the former. `prompt_tokens`, of which `cached_tokens` were found in the
+    prefix cache, and `generated_tokens` count what was worked off; no page must
+    have them. `only` narrows counters to the series of requests as
     clients make them, where inner ones are counted as well. `progress`: samples that move while
     the engine works. `still_after_s`: for how long a page with requests on it may show nothing
     that moves. `optional`: figures whose absence means nothing. `help`: what the operator has to
@@ -97,6 +102,9 @@ class Engine:
     finished: tuple[Counter, ...] = ()
     only: Callable[[frozenset[str]], frozenset[str]] | None = None
     only_label: str = ""
+    prompt_tokens: Figure = ()
+    cached_tokens: Figure = ()
+    generated_tokens: Figure = ()
     sleep: Figure = ()
     started_at: Figure = (Gauge("process_start_time_seconds", max),)
     progress: tuple[str, ...] = ()
@@ -111,6 +119,7 @@ class Engine:
     def _samples(self) -> dict[str, str]:
         """Every sample that is read from a page -> its family."""
         gauges = [*self.queue_depth, *self.running, *self.kv_fill, *self.sleep, *self.started_at]
+        gauges += [*self.prompt_tokens, *self.cached_tokens, *self.generated_tokens]
         names = [gauge.name for each in gauges for gauge in parts(each)]
         names += [counter.name for counter in (*self.responses, *self.finished)]
         samples = {name: name for name in names}

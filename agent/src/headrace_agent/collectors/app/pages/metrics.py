@@ -17,7 +17,7 @@ from headrace_agent.collectors.app.pages.page import Page
 from headrace_agent.collectors.app.pages.paths import PagePaths
 from headrace_agent.collectors.app.pages.reader import EnginePages
 from headrace_agent.collectors.exposition import PageError
-from headrace_agent.collectors.readings import SourceReading, Status, Totals
+from headrace_agent.collectors.readings import SourceReading, Status, Totals, Work
 from headrace_agent.settings import EngineSettings
 
 NAME: Final = "engine"
@@ -230,6 +230,10 @@ class MetricsSource:
     def in_flight(self, now: float) -> int | None:
         """Requests running and waiting; None where unknown, old, or not to be believed."""
         return self._figures.in_flight if self._fresh(now) and not self._withheld() else None
+
+    def work(self, now: float) -> Work | None:
+        """Tokens worked off since the engine's start; None where unknown, old, or cut short."""
+        return self._figures.work if self._fresh(now) and not self._figures.cut else None
 
     def _fresh(self, now: float) -> bool:
         return self._read_at is not None and now - self._read_at <= self._stale_after_s

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from headrace_agent.collectors.app.pages.mapping import (
+    WORK,
     Combine,
     Counter,
     Engine,
@@ -68,7 +69,8 @@ class CountedSeries:
 class Plan:
     """How to read a page. A figure is None where the page does not have it.
 
-    `sources`, `missing`: as in Figures. `empty`: families that are there and have no series.
+    `work`: in the order of WORK. `sources`, `missing`: as in Figures. `empty`: families that are
+    there and have no series.
     `unbounded`: a histogram with a series whose bound is none.
     """
 
@@ -77,6 +79,7 @@ class Plan:
     kv_fill: tuple[Fold, ...] | None = None
     sleep: tuple[Fold, ...] | None = None
     started_at: tuple[Fold, ...] | None = None
+    work: tuple[tuple[Fold, ...] | None, ...] = ()
     ttft: tuple[BucketSeries, ...] | None = None
     unbounded: bool = False
     responses: tuple[CountedSeries, ...] | None = None
@@ -110,6 +113,7 @@ class _Planner:
         plan.queue_depth = self._figure("queue_depth", engine.queue_depth)
         plan.running = self._figure("running", engine.running)
         plan.kv_fill = self._figure("kv_fill", engine.kv_fill)
+        plan.work = tuple(self._figure(name, getattr(engine, name)) for name in WORK)
         self._plan_ttft()
         plan.finished, _ = self._counts("finished", engine.finished)
         plan.responses, plan.tells = self._counts("responses", engine.responses)
@@ -118,8 +122,11 @@ class _Planner:
         plan.progress = tuple(place for name in engine.progress for place, _ in self._places[name])
 
     def _lacks(self, figure: str, name: str) -> None:
-        if figure not in self._engine.optional:
+        if self._is_due(figure):
             self.plan.missing.append(name)
+
+    def _is_due(self, figure: str) -> bool:
+        return figure not in self._engine.optional and figure not in WORK
 
     def _figure(self, figure: str, versions: Figure) -> tuple[Fold, ...] | None:
         """One fold, or two where the second divides the first, by the newest version that is there."""
@@ -133,7 +140,7 @@ class _Planner:
     def _folds(self, figure: str, version: Gauge | Ratio) -> tuple[Fold, ...]:
         folds = tuple(self._fold(gauge) for gauge in parts(version))
         self.plan.sources[figure] = folds[0].name
-        if figure not in self._engine.optional and not folds[0].places:
+        if self._is_due(figure) and not folds[0].places:
             self.plan.empty.append(str(version))
         return folds
 

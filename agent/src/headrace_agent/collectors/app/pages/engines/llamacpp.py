@@ -17,6 +17,8 @@ LLAMACPP: Final = Engine(
     running=(Gauge("llamacpp:requests_processing"),),
     # Older versions only.
     kv_fill=(Gauge("llamacpp:kv_cache_usage_ratio", max),),
+    prompt_tokens=(Gauge("llamacpp:prompt_tokens_total"),),
+    generated_tokens=(Gauge("llamacpp:tokens_predicted_total"),),
     started_at=(),
     progress=("llamacpp:n_decode_total", "llamacpp:prompt_tokens_total", "llamacpp:tokens_predicted_total"),
     # On a CPU one batch of a prompt takes several seconds.

@@ -50,6 +50,9 @@ SGLANG: Final = Engine(
     ),
     # Appears with the first request that ends.
     finished=(Counter("sglang:num_requests_total", _finish_class, tells=frozenset({OK}), sparse=True),),
+    prompt_tokens=(Gauge("sglang:prompt_tokens_total"),),
+    cached_tokens=(Gauge("sglang:cached_tokens_total"),),
+    generated_tokens=(Gauge("sglang:generation_tokens_total"),),
     # Tokens of a request are counted when it ends; only the newest count them as they come.
     progress=(
         "sglang:realtime_tokens_total",

@@ -51,6 +51,9 @@ VLLM: Final = Engine(
         ),
     ),
     finished=(Counter("vllm:request_success_total", _finish_class, tells=frozenset({OK})),),
+    prompt_tokens=(Gauge("vllm:prompt_tokens_total"),),
+    cached_tokens=(Gauge("vllm:prefix_cache_hits_total"), Gauge("vllm:gpu_prefix_cache_hits_total")),
+    generated_tokens=(Gauge("vllm:generation_tokens_total"),),
     # In the newest only; its absence means nothing. Nor does that of the start, which vanishes
     # where several API servers share a page.
     sleep=(Gauge("vllm:engine_sleep_state", min, where={"sleep_state": "awake"}),),
