@@ -6,12 +6,12 @@ from collections.abc import Sequence
 
 import hpack
 
-from headrace_controller.ingest.wire import frames
-from headrace_controller.ingest.wire.call import Call, Peer
-from headrace_controller.ingest.wire.connection import Connection
-from headrace_controller.ingest.wire.frames import Frame
-from headrace_controller.ingest.wire.limits import Limits
-from headrace_controller.ingest.wire.messages import Room, packed
+from headrace_controller.wire import frames
+from headrace_controller.wire.call import Call, Peer
+from headrace_controller.wire.connection import Connection
+from headrace_controller.wire.frames import Frame
+from headrace_controller.wire.limits import Limits
+from headrace_controller.wire.messages import Room, packed
 
 PATH = "/test.Echo/Stream"
 OPENING = (

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import ssl
 from collections.abc import Callable, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
-
-import grpc
 
 from headrace_controller.admin.access import Access
 from headrace_controller.admin.desk import Desk, Memory, server_context
@@ -29,15 +28,16 @@ from headrace_controller.ingest.intake import Intake
 from headrace_controller.ingest.service import SERVICE as TELEMETRY_SERVICE
 from headrace_controller.ingest.service import TelemetryService
 from headrace_controller.ingest.sites import Sites
-from headrace_controller.ingest.wire.introspection import WireIntrospection
-from headrace_controller.ingest.wire.server import WireServer
-from headrace_controller.introspection import Introspection
 from headrace_controller.inventory.known import FleetKnowledge
 from headrace_controller.lifecycle import Answer
 from headrace_controller.picker.service import SERVICE as PICKER_SERVICE
 from headrace_controller.projection import Plan
 from headrace_controller.settings import ControllerSettings
 from headrace_controller.settings import load as load_settings
+from headrace_controller.wire.handlers import Handlers
+from headrace_controller.wire.introspection import WireIntrospection
+from headrace_controller.wire.limits import FOR_GATEWAYS
+from headrace_controller.wire.server import WireServer
 from headrace_controller.xds.resources.endpoints import LeftOut
 from headrace_controller.xds.server import SERVICES as XDS_SERVICES
 from headrace_controller.xds.server import Hooks, XdsServer
@@ -47,8 +47,7 @@ from headrace_pb.v1 import telemetry_pb2 as pb
 from headrace_shared import log
 from headrace_shared.clock import Clock, SystemClock
 from headrace_shared.config import ConfigError
-from headrace_shared.net import HostPort, PortInUseError, explain_listen, require_free
-from headrace_shared.rpc import SERVER_OPTIONS
+from headrace_shared.net import HostPort, explain_listen, require_free
 from headrace_shared.tasks import Supervisor
 from headrace_shared.tls import ServerIdentity, TlsError, TlsSettings
 
@@ -206,6 +205,9 @@ class Controller:
             self.metrics.registry,
             gateway_of=self.xds.gateway_of if checked else None,
             on_refused=lambda reason: self.metrics.rejections.labels(reason).inc(),
+            on_standing=lambda said, _: self.loop.events.add(
+                "picker", "names no cell" if said else "names cells", said
+            ),
         )
         self.loop.witnesses.append(picking.feed)
         return picking
@@ -318,36 +320,31 @@ def check_tls(settings: ControllerSettings) -> None:
 async def _serve_envoys(
     stack: AsyncExitStack, address: HostPort, tls: TlsSettings | None, controller: Controller
 ) -> None:
-    server = grpc.aio.server(options=SERVER_OPTIONS)
-    services = [*XDS_SERVICES]
-    controller.xds.add_to(server)
+    handlers, services = Handlers(), [*XDS_SERVICES]
+    controller.xds.add_to(handlers)
     if controller.gateways is not None:
-        controller.gateways.add_to(server)
+        controller.gateways.add_to(handlers)
         services += REPORT_SERVICES
+    methods = handlers.methods()
     if controller.picking is not None:
-        controller.picking.service.add_to(server)
+        methods |= controller.picking.service.methods()
         services.append(PICKER_SERVICE)
-    introspection = Introspection(services)
-    introspection.add_to(server)
+    introspection = WireIntrospection(services)
+    methods |= introspection.methods()
+    context = _context(controller, tls, "listen.xds_tls")
+    server = WireServer(methods, controller.clock, context, FOR_GATEWAYS)
     try:
-        if tls is None:
-            server.add_insecure_port(str(address))
-        else:
-            identity = ServerIdentity(tls, "listen.xds_tls")
-            controller.identities.append(identity)
-            server.add_secure_port(str(address), identity.credentials())
-    except RuntimeError as error:
-        # The port was free a moment ago, or both listeners were given the same.
-        raise PortInUseError("listen.xds", address) from error
-    await server.start()
-    await introspection.open()
+        await server.start(address)
+    except OSError as error:
+        raise explain_listen("listen.xds", address, error) from error
+    stack.push_async_callback(handlers.close)
     stack.push_async_callback(server.stop, STOP_GRACE_S)
-    stack.push_async_callback(introspection.close)
+    stack.callback(introspection.close)
     stack.push_async_callback(controller.xds.close)
     if controller.gateways is not None:
         stack.push_async_callback(controller.gateways.close)
     if controller.picking is not None:
-        stack.push_async_callback(controller.picking.service.close)
+        stack.callback(controller.picking.service.close)
 
 
 async def _serve_agents(
@@ -355,11 +352,7 @@ async def _serve_agents(
 ) -> None:
     introspection = WireIntrospection([TELEMETRY_SERVICE])
     methods = controller.ingest.methods() | introspection.methods()
-    context = None
-    if tls is not None:
-        identity = ServerIdentity(tls, "listen.telemetry_tls")
-        controller.identities.append(identity)
-        context = identity.context
+    context = _context(controller, tls, "listen.telemetry_tls")
     server = WireServer(methods, controller.clock, context)
     try:
         await server.start(address)
@@ -367,6 +360,17 @@ async def _serve_agents(
         raise explain_listen("listen.telemetry", address, error) from error
     stack.push_async_callback(server.stop, STOP_GRACE_S)
     stack.callback(introspection.close)
+
+
+def _context(
+    controller: Controller, tls: TlsSettings | None, field: str
+) -> Callable[[], ssl.SSLContext] | None:
+    """What gives each new connection its context; None where a port speaks no TLS."""
+    if tls is None:
+        return None
+    identity = ServerIdentity(tls, field)
+    controller.identities.append(identity)
+    return identity.context
 
 
 def _warn_of_open_ports(settings: ControllerSettings) -> None:

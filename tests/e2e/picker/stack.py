@@ -3,25 +3,23 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
 import aiohttp
-import grpc
 import numpy as np
 
 from headrace_controller.picker.candidates import Candidates, Lineup
 from headrace_controller.picker.picker import Picker
 from headrace_controller.picker.requests import Ask, Outcome, Pick, Served
-from headrace_controller.picker.service import Hooks, PickerService
+from headrace_controller.picker.service import Hooks, PickerService, PickStream
 from headrace_controller.settings import CapabilitySettings, EnvoySettings, GatewaySettings, PickerSettings
-from headrace_controller.xds.server import XdsServer
+from headrace_controller.wire.call import Call, Method, Receiver
 from headrace_controller.xds.snapshot import SnapshotBuilder
 from headrace_shared.clock import SystemClock
 from headrace_shared.net import HostPort
-from headrace_shared.rpc import SERVER_OPTIONS
 from tests.e2e.xds.cells import Cell
 from tests.e2e.xds.envoy import running_envoy
 from tests.e2e.xds.stack import GATEWAY, Control, Stack, until_async
@@ -80,22 +78,19 @@ class PickedControl(Control):
         self.stall_s = 0.0
 
     async def start(self) -> None:
-        clock = SystemClock()
-        self.server = XdsServer(clock, [self._gateway.id])
-        self.builder = SnapshotBuilder(
-            self._gateway, self._settings, epoch_ns=clock.wall_ns(), picker=self.picker_settings
-        )
         hooks = Hooks(lambda outcome, _: self.outcomes.append(outcome), self.served.append)
-        self.service = StallingService(self, clock, hooks)
-        self._grpc = grpc.aio.server(options=SERVER_OPTIONS)
-        self.server.add_to(self._grpc)
-        self.service.add_to(self._grpc)
-        self._grpc.add_insecure_port(str(self.xds_address))
-        await self._grpc.start()
+        self.service = StallingService(self, SystemClock(), hooks)
+        await super().start()
+        self.builder = SnapshotBuilder(
+            self._gateway, self._settings, epoch_ns=SystemClock().wall_ns(), picker=self.picker_settings
+        )
 
     async def stop(self) -> None:
-        await self.service.close()
+        self.service.close()
         await super().stop()
+
+    def more(self) -> Mapping[str, Method]:
+        return self.service.methods()
 
 
 class StallingService(PickerService):
@@ -105,9 +100,36 @@ class StallingService(PickerService):
         super().__init__(control.picker, clock, control.picker_settings, [GATEWAY], hooks)
         self._control = control
 
-    async def Process(self, requests: Any, context: Any) -> None:
-        await asyncio.sleep(self._control.stall_s)
-        await super().Process(requests, context)
+    def begin(self, call: Call) -> Receiver:
+        if self._control.stall_s:
+            return Stalled(self, call, self._control.stall_s)
+        return super().begin(call)
+
+    def begin_now(self, call: Call) -> PickStream:
+        return super().begin(call)
+
+
+class Stalled:
+    """A call whose messages are heard only after a while."""
+
+    def __init__(self, service: StallingService, call: Call, stall_s: float) -> None:
+        self._service, self._call = service, call
+        self._later: list[Callable[[PickStream], None]] = []
+        asyncio.get_running_loop().call_later(stall_s, self._go_on)
+
+    def message(self, data: bytes) -> None:
+        self._later.append(lambda stream: stream.message(data))
+
+    def half_closed(self) -> None:
+        self._later.append(PickStream.half_closed)
+
+    def closed(self) -> None:
+        self._later.append(PickStream.closed)
+
+    def _go_on(self) -> None:
+        stream = self._service.begin_now(self._call)
+        for each in self._later:
+            each(stream)
 
 
 class PickedStack(Stack):

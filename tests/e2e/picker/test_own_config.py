@@ -1,128 +1,100 @@
-"""The lines that docs/picker.md gives for an Envoy of one's own do what they say."""
+"""An Envoy of somebody's own, with the lines that the documentation shows and no others."""
 
 from __future__ import annotations
 
+import asyncio
 import re
+from collections import Counter
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
 import yaml
 
-from tests.e2e.picker.stack import running_stack
+from headrace_controller.settings import GatewaySettings, PickerSettings
+from headrace_shared.net import HostPort
+from tests.e2e.picker.stack import MODEL, PickedControl
 from tests.e2e.xds.cells import Cell, running_cells
-from tests.e2e.xds.envoy import envoy_of
-from tests.e2e.xds.stack import GATEWAY, until_async
-from tests.support.ports import free_ports
+from tests.e2e.xds.own_config import own_stack
+from tests.e2e.xds.stack import GATEWAY, Stack, until
 
-PAGE = Path(__file__).parents[3] / "docs" / "picker.md"
-
-
-def shown(start: str) -> Any:
-    """The YAML block of the page that begins with `start`."""
-    blocks = re.findall(r"```yaml\n(.*?)```", PAGE.read_text(), re.DOTALL)
-    (block,) = [each for each in blocks if each.startswith(start)]
-    return yaml.safe_load(block)
+DOCUMENT = Path(__file__).parents[3] / "docs" / "picker.md"
 
 
-def reading() -> dict[str, Any]:
-    """The filter before it, which the page leaves to the reader."""
-    kind = "type.googleapis.com/envoy.extensions.filters.http.json_to_metadata.v3.JsonToMetadata"
-    rules = [
-        {
-            "selectors": [{"key": key}],
-            "on_present": {"metadata_namespace": "headrace", "key": key, "type": "STRING"},
-        }
-        for key in ("model", "stream", "user")
-    ]
-    config = {"@type": kind, "request_rules": {"rules": rules}}
-    return {"name": "envoy.filters.http.json_to_metadata", "typed_config": config}
+def shown() -> list[Any]:
+    """The pieces of configuration, in the order in which they are shown."""
+    section = DOCUMENT.read_text().partition("## An Envoy of your own")[2].partition("\n## ")[0]
+    return [yaml.safe_load(block) for block in re.findall(r"```yaml\n(.*?)```", section, re.DOTALL)]
 
 
-def config(listen: int, admin: int, xds: int, cells: tuple[Cell, ...]) -> dict[str, Any]:
-    (asking,) = shown("- name: envoy.filters.http.ext_proc")
-    (metadata,) = asking["typed_config"]["grpc_service"]["initial_metadata"]
-    metadata["value"] = GATEWAY
-    asking["typed_config"]["message_timeout"] = "5s"
-    kinds = "type.googleapis.com/envoy.extensions"
-    router = {"@type": f"{kinds}.filters.http.router.v3.Router"}
-    manager = {
-        "@type": f"{kinds}.filters.network.http_connection_manager.v3.HttpConnectionManager",
-        "stat_prefix": "own",
-        "route_config": {
-            "virtual_hosts": [
-                {
-                    "name": "v",
-                    "domains": ["*"],
-                    "routes": [{"match": {"prefix": "/"}, "route": {"cluster": "mine"}}],
-                }
-            ]
-        },
-        "http_filters": [reading(), asking, {"name": "envoy.filters.http.router", "typed_config": router}],
-    }
-    h2 = {
-        "@type": f"{kinds}.upstreams.http.v3.HttpProtocolOptions",
-        "explicit_http_config": {"http2_protocol_options": {}},
-    }
-    return {
-        "node": {"id": "own", "cluster": "own"},
-        "admin": {"address": address(admin)},
-        "static_resources": {
-            "listeners": [
-                {
-                    "address": address(listen),
-                    "filter_chains": [
-                        {
-                            "filters": [
-                                {
-                                    "name": "envoy.filters.network.http_connection_manager",
-                                    "typed_config": manager,
-                                }
-                            ]
-                        }
-                    ],
-                }
-            ],
-            "clusters": [
-                cluster("mine", [cell.port for cell in cells]) | shown("load_balancing_policy:"),
-                cluster("headrace-controller", [xds])
-                | {
-                    "typed_extension_protocol_options": {
-                        "envoy.extensions.upstreams.http.v3.HttpProtocolOptions": h2
-                    }
-                },
-            ],
-        },
-    }
+def with_picker(tree: dict[str, Any]) -> None:
+    """Put them where the text says."""
+    filters, policy = shown()
+    (listener,) = tree["static_resources"]["listeners"]
+    manager = listener["filter_chains"][0]["filters"][0]["typed_config"]
+    *_, processor = filters
+    (named,) = processor["typed_config"]["grpc_service"]["initial_metadata"]
+    named["value"] = GATEWAY
+    # Far longer than is shown: on a busy machine a pick may take its time, and that is not the point.
+    processor["typed_config"]["message_timeout"] = "5s"
+    manager["http_filters"] = [*filters, *manager["http_filters"]]
+    pool = tree["static_resources"]["clusters"][0]
+    del pool["lb_policy"]
+    pool.update(policy)
+    pool["eds_cluster_config"]["service_name"] = f"pool/{MODEL}"
 
 
-def address(port: int) -> dict[str, Any]:
-    return {"socket_address": {"address": "127.0.0.1", "port_value": port}}
+@asynccontextmanager
+async def own(directory: Path, weights: Mapping[Cell, int]) -> AsyncIterator[tuple[Stack, PickedControl]]:
+    gateway = GatewaySettings(id=GATEWAY, host="127.0.0.1", listen=HostPort("127.0.0.1", 1))
+    control = PickedControl(gateway, PickerSettings(enabled=True, trickle=0.0))
+    control.picker.line_up(weights)
+    await control.start()
+    control.publish({MODEL: weights})
+    try:
+        async with own_stack(control, directory, change=with_picker) as stack:
+            yield stack, control
+    finally:
+        await control.stop()
 
 
-def cluster(name: str, ports: list[int]) -> dict[str, Any]:
-    endpoints = [{"endpoint": {"address": address(port)}} for port in ports]
-    assignment = {"cluster_name": name, "endpoints": [{"lb_endpoints": endpoints}]}
-    return {"name": name, "type": "STATIC", "load_assignment": assignment}
+async def served_by(stack: Stack, count: int = 20, **more: Any) -> Counter[str]:
+    answers = await asyncio.gather(*(stack.ask(**more) for _ in range(count)))
+    assert {answer.status for answer in answers} == {200}
+    return Counter(answer.body["cell"] for answer in answers)
 
 
-async def test_an_envoy_of_ones_own_obeys_and_reports(tmp_path: Path) -> None:
+async def test_the_lines_that_are_shown_are_all_that_is_needed(tmp_path: Path) -> None:
     a, b = Cell("a"), Cell("b")
-    listen, admin = free_ports(2)
-    async with running_cells(a, b), running_stack(tmp_path, {a: 1, b: 1}) as stack:
-        made = yaml.safe_dump(config(listen, admin, stack.control.xds_address.port, (a, b)))
-        async with envoy_of(made, admin, tmp_path, "own") as envoy:
-            await until_async(envoy.live)
-            stack.url = f"http://127.0.0.1:{listen}"
-            for cell in (b, a):
-                stack.picker.script = (cell.address,)
-                for _ in range(10):
-                    assert (await stack.ask(user="u", stream=True)).body["cell"] == cell.name
-            ask = stack.picker.asks[-1]
-            assert (ask.model, ask.session, ask.streams, ask.routed_length) == ("m", "u", True, None)
-            stack.picker.script = None
-            assert (await stack.ask(stream=True)).status == 200
-            await until_async(lambda: _served(stack.control.served))
+    async with running_cells(a, b), own(tmp_path, {a: 1, b: 100}) as (stack, control):
+        control.picker.script = (a.address,)
+        assert await served_by(stack, user="somebody", max_tokens=7) == {"a": 20}
+        asked = control.picker.asks[-1]
+        assert (asked.model, asked.output, asked.session) == (MODEL, 7, "somebody")
+        assert asked.key
+        assert asked.size
+        assert asked.streams is False
+        await until(lambda: len(control.served) == 0 or control.picker.book.open_requests == 0)
 
 
-async def _served(served: list[Any]) -> bool:
-    return bool(served) and served[-1].as_named
+async def test_the_first_token_of_a_stream_is_learned_of(tmp_path: Path) -> None:
+    a = Cell("a")
+    async with running_cells(a), own(tmp_path, {a: 1}) as (stack, control):
+        await stack.ask(stream=True)
+        assert control.picker.asks[-1].streams
+        await until(lambda: len(control.served) == 1)
+        assert (control.served[0].cell, control.served[0].as_named) == ("a", True)
+        assert control.served[0].observed_s is not None
+
+
+async def test_it_fails_open_and_obeys_no_client(tmp_path: Path) -> None:
+    a, b = Cell("a"), Cell("b")
+    async with running_cells(a, b), own(tmp_path, {a: 100, b: 1}) as (stack, control):
+        control.picker.on = False
+        body = {"endpoints": b.address, "headrace-pick": {"endpoints": b.address}}
+        assert (await served_by(stack, **body))["a"] >= 18
+        control.picker.on, control.picker.script = True, ("10.9.9.9:1",)
+        assert (await served_by(stack))["a"] >= 18
+        await control.stop()
+        assert (await served_by(stack))["a"] >= 18

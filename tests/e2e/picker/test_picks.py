@@ -106,6 +106,28 @@ async def test_retries_go_to_the_next_named_cell(tmp_path: Path) -> None:
         assert await served_by(stack, 10) == {"c": 10}
 
 
+async def test_a_retried_request_is_booked_where_it_is_served(tmp_path: Path) -> None:
+    dead, b, c = Cell("dead"), Cell("b"), Cell("c")
+    c.delay_s = 0.3
+    async with running_cells(dead, b, c), running_stack(tmp_path, {dead: 1, b: 1, c: 1}) as stack:
+        book = stack.picker.book
+        slots = book.cells()
+        # What others have there makes them dearer, each more than the one before.
+        book.table[[slots["c"], slots["b"]], cost.OTHERS] = [9_000_000, 90_000_000]
+        book.table[:, cost.OTHERS_AT] = 1e12
+        await dead.stop()
+        asked = asyncio.create_task(stack.ask(stream=True), name="ask")
+        await until(lambda: book.table[slots["dead"], cost.PENDING] > 0)
+        answer = await asked
+        assert answer.status == 200, answer
+        await until(lambda: len(stack.control.served) == 1)
+        (served,) = stack.control.served
+        assert (served.cell, served.as_named) == ("c", False)
+        assert not book.table[:, cost.PENDING].any()
+        assert [book.table[slots[name], cost.RUNNING] for name in ("dead", "b", "c")] == [0, 0, 1]
+        book.check()
+
+
 @pytest.mark.parametrize(
     "headers",
     [

@@ -21,9 +21,9 @@ from headrace_controller.gateway.records import REQUESTS_LOG, TRIES_LOG, Record
 from headrace_controller.gateway.service import ACCESS_LOG, LOADS, GatewayService
 from headrace_controller.settings import GatewayReportsSettings
 from headrace_shared.clock import SystemClock
-from headrace_shared.rpc import SERVER_OPTIONS
-from headrace_shared.tls import TlsSettings, server_credentials
+from headrace_shared.tls import TlsSettings
 from tests.integration.controller_xds.client import until
+from tests.support.gateway_port import GatewayPort
 from tests.unit.controller.gateway.entries import entry, load_report
 
 NODES = {"gw-1": "gw-1", "envoy-7": "gw-1", "gw-2": "gw-2"}
@@ -67,23 +67,19 @@ class Served:
     def __init__(self, settings: GatewayReportsSettings, tls: TlsSettings | None) -> None:
         self.kept, self.refused = Kept(), list[str]()
         door = Doorkeeper(NODES.get, self.refused.append, check_identity=tls is not None)
-        self.server = grpc.aio.server(options=SERVER_OPTIONS)
+        self.server = GatewayPort(tls)
         GatewayService(settings, SystemClock(), door, self.kept).add_to(self.server)
-        if tls is None:
-            self.port = self.server.add_insecure_port("127.0.0.1:0")
-        else:
-            credentials = server_credentials(tls, "listen.xds_tls")
-            self.port = self.server.add_secure_port("127.0.0.1:0", credentials)
+        self.port = 0
 
 
 @asynccontextmanager
 async def served(tls: TlsSettings | None = None, **settings: Any) -> AsyncIterator[Served]:
     made = Served(GatewayReportsSettings(**settings), tls)
-    await made.server.start()
+    made.port = await made.server.start()
     try:
         yield made
     finally:
-        await made.server.stop(0.2)
+        await made.server.stop()
 
 
 @asynccontextmanager

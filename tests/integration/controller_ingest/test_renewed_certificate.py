@@ -13,7 +13,7 @@ import trustme
 
 from headrace_controller.ingest.intake import Intake
 from headrace_controller.ingest.service import TelemetryService
-from headrace_controller.ingest.wire.server import WireServer
+from headrace_controller.wire.server import WireServer
 from headrace_pb.v1 import telemetry_pb2 as pb
 from headrace_pb.v1.telemetry_pb2_grpc import CellTelemetryStub
 from headrace_shared.clock import SystemClock

@@ -12,8 +12,8 @@ import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from headrace_controller.ingest.service import SERVICE
-from headrace_controller.ingest.wire.introspection import WireIntrospection
-from headrace_controller.ingest.wire.server import WireServer
+from headrace_controller.wire.introspection import WireIntrospection
+from headrace_controller.wire.server import WireServer
 from headrace_shared.clock import SystemClock
 from headrace_shared.net import HostPort
 

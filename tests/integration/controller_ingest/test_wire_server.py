@@ -15,10 +15,10 @@ import pytest
 import trustme
 
 from headrace_controller.ingest import service
-from headrace_controller.ingest.wire import frames
-from headrace_controller.ingest.wire import server as wire_server
-from headrace_controller.ingest.wire.frames import ErrorCode
-from headrace_controller.ingest.wire.limits import Limits
+from headrace_controller.wire import frames
+from headrace_controller.wire import server as wire_server
+from headrace_controller.wire.frames import ErrorCode
+from headrace_controller.wire.limits import Limits
 from headrace_pb.v1 import telemetry_pb2 as pb
 from headrace_pb.v1.telemetry_pb2_grpc import CellTelemetryStub
 from headrace_shared.net import HostPort

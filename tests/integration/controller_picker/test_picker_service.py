@@ -5,11 +5,13 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any
 
 import grpc
 import numpy as np
 import pytest
+import trustme
 from envoy.service.ext_proc.v3 import external_processor_pb2 as pb
 from envoy.service.ext_proc.v3 import external_processor_pb2_grpc as rpc
 
@@ -22,7 +24,8 @@ from headrace_controller.picker.requests import Ask, Outcome, Pick, Served
 from headrace_controller.picker.service import GATEWAY_METADATA, Hooks, PickerService
 from headrace_controller.settings import CapabilitySettings, PickerSettings
 from headrace_shared.clock import SystemClock
-from headrace_shared.rpc import SERVER_OPTIONS
+from headrace_shared.tls import TlsSettings
+from tests.support.gateway_port import GatewayPort
 from tests.unit.controller.picker.builders import GATEWAY, MODEL, line_up
 
 CLOCK = SystemClock()
@@ -58,6 +61,7 @@ class Served_:  # noqa: N801
         )
         self.service = PickerService(self.picker, CLOCK, chosen, [GATEWAY], hooks)
         self.stub: Any
+        self.raw: Any
 
     def call(self, gateway: str = GATEWAY) -> Any:
         return self.stub.Process(metadata=((GATEWAY_METADATA, gateway),), timeout=20)
@@ -66,17 +70,16 @@ class Served_:  # noqa: N801
 @asynccontextmanager
 async def serving(**settings: Any) -> AsyncIterator[Served_]:
     made = Served_(**settings)
-    server = grpc.aio.server(options=SERVER_OPTIONS)
-    made.service.add_to(server)
-    port = server.add_insecure_port("127.0.0.1:0")
-    await server.start()
+    server = GatewayPort(more=made.service.methods())
+    port = await server.start()
     try:
         async with grpc.aio.insecure_channel(f"127.0.0.1:{port}") as channel:
             made.stub = rpc.ExternalProcessorStub(channel)
+            made.raw = channel.stream_stream(f"/{module.SERVICE}/Process")
             yield made
-            await made.service.close()
+            made.service.close()
     finally:
-        await server.stop(0)
+        await server.stop()
 
 
 def first(key: str = "id-1") -> Any:
@@ -145,12 +148,43 @@ async def test_a_request_that_ends_without_an_answer_leaves_nothing_pending() ->
 
 async def test_an_answer_is_waited_for_no_longer_than_it_counts() -> None:
     async with serving(expiry_s=5) as served:
-        object.__setattr__(served.service._settings, "expiry_s", 0.1)
+        served.service._unanswered._seconds = 0.1
         call = served.call()
         await call.write(first())
         await call.read()
         assert await call.read() is grpc.aio.EOF
         await until_closed(served)
+
+
+async def test_who_asks_nothing_is_not_waited_for() -> None:
+    async with serving() as served:
+        served.service._unasked._seconds = 0.1
+        assert await served.call().code() is grpc.StatusCode.OK
+        assert not served.outcomes
+
+
+async def test_what_is_no_message_ends_its_call_alone() -> None:
+    async with serving() as served:
+        call = served.raw(metadata=((GATEWAY_METADATA, GATEWAY),), timeout=20)
+        await call.write(b"\xff\xff")
+        assert await call.code() is grpc.StatusCode.INTERNAL
+        call = served.call()
+        await call.write(first())
+        assert endpoints(await call.read())
+        call.cancel()
+
+
+async def test_what_comes_out_of_turn_ends_its_call() -> None:
+    async with serving() as served:
+        for said in ([chunk("a:80")], [first(), first()]):
+            call = served.call()
+            for each in said:
+                await call.write(each)
+            async with asyncio.timeout(5):
+                while await call.read() is not grpc.aio.EOF:
+                    pass
+                assert await call.code() is grpc.StatusCode.OK
+            await until_closed(served)
 
 
 async def test_what_is_left_to_the_gateway_ends_at_once() -> None:
@@ -208,7 +242,8 @@ async def test_it_closes_with_requests_under_way() -> None:
         for number, call in enumerate(calls):
             await call.write(first(f"r{number}"))
             await call.read()
-        await served.service.close()
+        served.service.close()
+        await until_closed(served)
         assert served.picker.book.open_requests == 0
         for call in calls:
             assert await call.read() is grpc.aio.EOF
@@ -225,6 +260,42 @@ async def test_slow_picks_have_it_stand_aside(capsys: pytest.CaptureFixture[str]
             call.cancel()
         assert served.outcomes[-1] is Outcome.RESTING
     assert "stands aside" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(("name", "named"), [(GATEWAY, True), ("other", False)])
+async def test_over_tls_an_envoy_asks_for_the_gateway_that_its_certificate_names(
+    tmp_path: Path, name: str, named: bool
+) -> None:
+    authority = trustme.CA()
+    files = {kind: tmp_path / f"{kind}.pem" for kind in ("ca", "cert", "key")}
+    server, client = authority.issue_cert("127.0.0.1"), authority.issue_cert(name)
+    authority.cert_pem.write_to_path(files["ca"])
+    files["cert"].write_bytes(b"".join(pem.bytes() for pem in server.cert_chain_pems))
+    server.private_key_pem.write_to_path(files["key"])
+    shown = grpc.ssl_channel_credentials(
+        authority.cert_pem.bytes(),
+        client.private_key_pem.bytes(),
+        b"".join(pem.bytes() for pem in client.cert_chain_pems),
+    )
+    made = Served_()
+    made.service._gateway_of = {GATEWAY: GATEWAY, "other": "gw-2"}.get
+    port = GatewayPort(TlsSettings(**files), made.service.methods())
+    number = await port.start()
+    try:
+        async with grpc.aio.secure_channel(f"127.0.0.1:{number}", shown) as channel:
+            made.stub = rpc.ExternalProcessorStub(channel)
+            call = made.call()
+            if named:
+                await call.write(first())
+                assert sorted(endpoints(await call.read())) == ["a:80", "b:80"]
+                call.cancel()
+                await until_closed(made)
+            else:
+                assert await call.code() is grpc.StatusCode.PERMISSION_DENIED
+                assert made.refused == ["pick_wrong_identity"]
+    finally:
+        made.service.close()
+        await port.stop()
 
 
 async def test_with_certificates_a_gateway_must_be_named_by_its_own() -> None:

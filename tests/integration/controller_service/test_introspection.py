@@ -11,10 +11,10 @@ from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
 
-from headrace_controller.introspection import Introspection
 from headrace_controller.projection import Plan
-from headrace_shared.rpc import SERVER_OPTIONS
+from headrace_controller.wire.introspection import WireIntrospection
 from tests.integration.controller_service.running import serving, settings_of
+from tests.support.gateway_port import GatewayPort
 
 TELEMETRY = "headrace.v1.CellTelemetry"
 ADS = "envoy.service.discovery.v3.AggregatedDiscoveryService"
@@ -115,20 +115,17 @@ async def test_a_client_that_knows_no_message_can_subscribe() -> None:
 
 
 async def test_a_watcher_hears_of_the_end_and_one_that_does_not_read_delays_nobody() -> None:
-    server = grpc.aio.server(options=SERVER_OPTIONS)
-    introspection = Introspection([ADS])
-    introspection.add_to(server)
-    port = server.add_insecure_port("127.0.0.1:0")
-    await server.start()
-    await introspection.open()
-    async with grpc.aio.insecure_channel(f"127.0.0.1:{port}") as channel:
+    introspection = WireIntrospection([ADS])
+    port = GatewayPort(more=introspection.methods())
+    number = await port.start()
+    async with grpc.aio.insecure_channel(f"127.0.0.1:{number}") as channel:
         health = health_pb2_grpc.HealthStub(channel)
         watch = health.Watch(health_pb2.HealthCheckRequest(service=ADS), timeout=20)
         assert (await watch.read()).status == SERVING
         idle = health.Watch(health_pb2.HealthCheckRequest(service=ADS), timeout=20)
         async with asyncio.timeout(5):
-            await introspection.close()
+            introspection.close()
             assert (await watch.read()).status == NOT_SERVING
             watch.cancel()
             idle.cancel()
-            await server.stop(0.1)
+            await port.stop(0.1)

@@ -14,7 +14,8 @@ from envoy.service.endpoint.v3 import eds_pb2_grpc
 from headrace_controller.xds.names import CDS, EDS, LDS, RDS
 from headrace_controller.xds.server import Hooks, XdsServer
 from headrace_shared.clock import SystemClock
-from headrace_shared.rpc import SERVER_OPTIONS
+from headrace_shared.net import HostPort
+from tests.support.gateway_port import GatewayPort
 from tests.unit.controller.xds.builders import delta_request, request
 
 
@@ -29,19 +30,22 @@ class AdsServer:
         nodes: Mapping[str, Sequence[str]] | None = None,
     ) -> None:
         self.xds = XdsServer(SystemClock(), gateways, hooks, nodes or {})
-        self.grpc = grpc.aio.server(options=SERVER_OPTIONS)
-        self.xds.add_to(self.grpc)
-        self.port = self.grpc.add_insecure_port(f"127.0.0.1:{port}")
+        self.envoys = GatewayPort()
+        self.xds.add_to(self.envoys)
+        self.port = port
+
+    async def start(self) -> None:
+        self.port = await self.envoys.start(HostPort("127.0.0.1", self.port))
 
 
 @asynccontextmanager
 async def running(server: AdsServer) -> AsyncIterator[AdsServer]:
-    await server.grpc.start()
+    await server.start()
     try:
         yield server
     finally:
         await server.xds.close()
-        await server.grpc.stop(0.2)
+        await server.envoys.stop()
 
 
 class AdsClient:

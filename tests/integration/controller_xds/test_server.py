@@ -233,7 +233,7 @@ async def test_an_envoy_belongs_to_the_gateway_that_its_node_id_matches(node: st
 async def test_closing_ends_every_stream_promptly() -> None:
     """With idle streams, a stream that never asked, and one that does not read."""
     server = AdsServer("gw-1")
-    await server.grpc.start()
+    await server.start()
     async with connected(server.port) as idle, connected(server.port) as mute, connected(server.port) as late:
         server.xds.publish("gw-1", builder_of().build(plan_of({"m": {A: 1}})))
         await idle.connect("pool/m")
@@ -241,7 +241,7 @@ async def test_closing_ends_every_stream_promptly() -> None:
         await until(lambda: server.xds.status()["gw-1"].streams == 2)
         began = time.monotonic()
         await server.xds.close()
-        await server.grpc.stop(0.2)
+        await server.envoys.stop()
         assert time.monotonic() - began < 1.0
         async with asyncio.timeout(5):
             assert await idle.call.code() == grpc.StatusCode.UNAVAILABLE
@@ -253,7 +253,7 @@ async def test_closing_does_not_wait_for_an_envoy_that_reads_nothing() -> None:
     builder = builder_of()
     fleet = {f"10.{n // 250}.{n % 250}.1:8000": 1 for n in range(5000)}
     server = AdsServer("gw-1")
-    await server.grpc.start()
+    await server.start()
     async with connected(server.port) as stuck:
         await stuck.ask(EDS, "pool/m")
         await until(lambda: server.xds.status()["gw-1"].connected)
@@ -267,5 +267,5 @@ async def test_closing_does_not_wait_for_an_envoy_that_reads_nothing() -> None:
         assert pushes < 50, "the stream is stuck in a write"
         began = time.monotonic()
         await server.xds.close()
-        await server.grpc.stop(0.2)
+        await server.envoys.stop()
         assert time.monotonic() - began < 1.0

@@ -35,7 +35,7 @@ _WAITING: Final = CELL_SIGNALS.index("queue_depth")
 class PickerStatus:
     """The picker at a glance; `enabled` is the settings'. `said`: why it names nobody, "" = it does. Errors
     are how many times too long or short a typical prediction is, and a plain guess; None = not enough
-    requests."""
+    requests. `cache_found`: of what was expected in prefix caches, the share that engines found there."""
 
     enabled: bool = False
     on: bool = False
@@ -47,6 +47,7 @@ class PickerStatus:
     prediction_error: float | None = None
     guess_error: float | None = None
     slow_share: float | None = None
+    cache_found: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,14 +75,26 @@ class _Of:
         return same and (self.addresses, self.rows) == (other.addresses, other.rows)
 
 
+OnStanding = Callable[[str, str], None]
+"""Hears why the picker names no cells, "" = it does, and which of its guards says so, "" = none; once at
+first, and at each change."""
+
+
 class PickerFeed(Witness):
     """A witness that gives the picker its candidates at each tick, and engines' figures at each beat.
     `counts` are its picks by outcome, as they are counted elsewhere."""
 
     def __init__(
-        self, picker: Picker, fleet: Fleet, clock: Clock, counts: Mapping[str, int] = MappingProxyType({})
+        self,
+        picker: Picker,
+        fleet: Fleet,
+        clock: Clock,
+        counts: Mapping[str, int] = MappingProxyType({}),
+        on_standing: OnStanding = lambda said, kind: None,
     ) -> None:
         self.picker = picker
+        self._on_standing = on_standing
+        self._standing: tuple[str, str] | None = None
         self._counts = counts
         self._fleet = fleet
         self._clock = clock
@@ -112,6 +125,7 @@ class PickerFeed(Witness):
             prediction_error=_times(standing.error),
             guess_error=_times(standing.guess_error),
             slow_share=standing.slow_share,
+            cache_found=self.picker.cache_check.share,
         )
 
     def _said(self, standing: Standing) -> str:
@@ -119,7 +133,11 @@ class PickerFeed(Witness):
             return "switched off by an operator"
         if self._intents.shadow:
             return "shadow: nothing of what is computed takes effect"
-        return f"stands aside: {standing.reason}" if not standing.on else ""
+        return self._aside(standing)
+
+    @staticmethod
+    def _aside(standing: Standing) -> str:
+        return "" if standing.on else f"stands aside: {standing.reason}"
 
     # control.witness.Witness
 
@@ -130,14 +148,12 @@ class PickerFeed(Witness):
             if row is None or model is None or fleet.engine_stale[row]:
                 continue
             read_at = float(fleet.engine_read_at[row])
-            self.picker.told(
-                beat.cell_id,
-                model,
-                float(fleet.in_flight[row]),
-                float(fleet.signals[row, _WAITING]),
-                read_at if read_at == read_at else now,
-                now,
-            )
+            read_at = read_at if read_at == read_at else now
+            waiting = float(fleet.signals[row, _WAITING])
+            self.picker.told(beat.cell_id, model, float(fleet.in_flight[row]), waiting, read_at, now)
+            if beat.work.HasField("prompt_tokens"):
+                prompt, cached = beat.work.prompt_tokens, beat.work.cached_tokens
+                self.picker.computed(beat.cell_id, model, prompt, cached, waiting, read_at, now)
 
     def forgotten(self, cell_id: str, now: float) -> None:
         self._models.pop(cell_id, None)
@@ -149,6 +165,7 @@ class PickerFeed(Witness):
 
     def scored(self, pressures: Pressures, projected: Projected, now: float) -> None:
         fleet = self._fleet
+        self._tell_standing(now)
         of = _Of(projected.row, projected.pools, fleet.addresses_version, fleet.rows_version)
         if self._of is None or not of.is_same(self._of):
             self._line_up(projected, now)
@@ -168,6 +185,16 @@ class PickerFeed(Witness):
                 )
                 made[gateway, part.model] = Candidates(part.lineup, now, rtt_s, factor)
         self.picker.candidates = made
+
+    def _tell_standing(self, now: float) -> None:
+        """Say when the picker stands aside, and when it names cells again."""
+        found = self.picker.guard.standing(now)
+        said = self._said(found)
+        # A rest that is hidden by an operator's wish is told when that has ended.
+        standing = said, found.kind if said == self._aside(found) else ""
+        if standing != self._standing:
+            self._standing = standing
+            self._on_standing(*standing)
 
     def _line_up(self, projected: Projected, now: float) -> None:
         fleet, pools = self._fleet, projected.pools
@@ -203,7 +230,8 @@ def _times(error: float | None) -> float | None:
 class Picking:
     """The running fast loop: the picker, what feeds it, what counts it, and the service in front of it.
 
-    With `gateway_of` a gateway's certificate must name it; `on_refused` hears why one was not served.
+    With `gateway_of` a gateway's certificate must name it; `on_refused` hears why one was not served,
+    `on_standing` why no cells are named.
     """
 
     def __init__(
@@ -214,12 +242,18 @@ class Picking:
         registry: CollectorRegistry,
         gateway_of: GatewayOf | None = None,
         on_refused: Callable[[str], None] = lambda reason: None,
+        on_standing: OnStanding = lambda said, kind: None,
     ) -> None:
         # Several controllers that know the same must not make the same choices.
         chance = np.random.default_rng()
         self.picker = Picker(settings.picker, settings.capability, chance)
-        metrics = PickMetrics(registry, self.picker.book)
-        self.feed = PickerFeed(self.picker, fleet, clock, metrics.counts)
+        metrics = PickMetrics(registry, self.picker)
+
+        def stands(said: str, kind: str) -> None:
+            metrics.stands(said, kind)
+            on_standing(said, kind)
+
+        self.feed = PickerFeed(self.picker, fleet, clock, metrics.counts, stands)
         self.service = PickerService(
             self.picker,
             clock,

@@ -39,8 +39,8 @@ ENGINE_SOURCE: Final = "engine"
 # The places of a cell's figures in a reading.
 SIGNALS_AT: Final = slice(0, len(CELL_SIGNALS))
 HEALTH_AT: Final = slice(SIGNALS_AT.stop, SIGNALS_AT.stop + len(HEALTH_KINDS))
-IN_FLIGHT, SERVING_MS, ENGINE_AGE_MS, HARDWARE_AGE_MS = range(HEALTH_AT.stop, HEALTH_AT.stop + 4)
-WIDTH: Final = HARDWARE_AGE_MS + 1
+IN_FLIGHT, SERVING_MS, ENGINE_AGE_MS, HARDWARE_AGE_MS, WORK = range(HEALTH_AT.stop, HEALTH_AT.stop + 5)
+WIDTH: Final = WORK + 1
 
 _NAN: Final = math.nan
 _MOST: Final = sys.float_info.max
@@ -52,10 +52,11 @@ _HARDWARE_SOURCES: Final = frozenset(pb.HardwareSource.values())
 # Members of enums are looked up slowly.
 _STALE: Final = pb.SOURCE_STATUS_STALE
 _NO_SOURCE: Final = pb.HARDWARE_SOURCE_UNSPECIFIED
+_TENSOR: Final = pb.COMPUTE_MEASURE_TENSOR
 
 _beat_of: Callable[[pb.CellBeat], tuple[Any, ...]] = attrgetter(
     *("cell_id", "signals", "sources", "engine_state", "serving_ms"),
-    *("in_flight", "requests", "hardware", "hardware_source"),
+    *("in_flight", "requests", "hardware", "hardware_source", "work", "compute_measure"),
 )
 _totals_of: Callable[[pb.RequestTotals], tuple[int, ...]] = attrgetter(*TOTAL_KINDS)
 
@@ -99,7 +100,7 @@ def read_beat(telemetry: pb.Telemetry) -> Reading:
     found = Reading([], _NO_CELLS, [], [], [], [], [], [], [], [], [], _is_sound(telemetry))
     figures: list[float] = []
     for beat in telemetry.cells:
-        cell_id, signals, sources, state, serving_ms, in_flight, requests, health, kind = _beat_of(beat)
+        cell_id, signals, sources, state, serving_ms, in_flight, requests, health, kind, *did = _beat_of(beat)
         found.ids.append(cell_id)
         if kind not in _HARDWARE_SOURCES:
             kind = _NO_SOURCE
@@ -108,7 +109,7 @@ def read_beat(telemetry: pb.Telemetry) -> Reading:
         age_ms, stale, hardware_age_ms, hardware_stale = _read_sources(sources, _HARDWARE_NAMES.get(kind))
         if not in_flight and not beat.HasField("in_flight"):
             in_flight = _NAN
-        figures += (in_flight, serving_ms, age_ms, hardware_age_ms)
+        figures += (in_flight, serving_ms, age_ms, hardware_age_ms, _read_work(*did))
         found.engine.append(state if state in _ENGINE_STATES else 0)
         found.hardware.append(kind)
         found.engine_stale.append(stale)
@@ -194,6 +195,17 @@ def _read_health(health: pb.HardwareHealth) -> tuple[float, ...] | None:
         replays if replays or has("pcie_replays") else _NAN,
         ecc if ecc or has("ecc_correctable") else _NAN,
     )
+
+
+def _read_work(work: pb.WorkTotals, measure: int) -> float:
+    """Tokens that the engine has computed since its start; NaN where they are not told, or not the
+    activity of the tensor pipes that they took."""
+    if measure != _TENSOR:
+        return _NAN
+    prompt, generated, has = work.prompt_tokens, work.generated_tokens, work.HasField
+    if not ((prompt or has("prompt_tokens")) and (generated or has("generated_tokens"))):
+        return _NAN
+    return float(prompt - min(work.cached_tokens, prompt) + generated)
 
 
 def _mend(found: Reading, message: Any, names: Sequence[str]) -> Sequence[float]:

@@ -14,8 +14,8 @@ from google.protobuf.message import DecodeError
 from headrace_controller.ingest.intake import Intake
 from headrace_controller.ingest.sessions import Session
 from headrace_controller.ingest.validation import Rejection
-from headrace_controller.ingest.wire.call import Call, Method
-from headrace_controller.ingest.wire.messages import Status
+from headrace_controller.wire.call import Call, Method
+from headrace_controller.wire.messages import Status
 from headrace_pb.v1 import telemetry_pb2 as pb
 from headrace_shared import log
 from headrace_shared.clock import Clock

@@ -17,14 +17,25 @@ MAX_HOLDERS: Final = 16
 SESSION_S: Final = 1800.0
 BLOCK_S: Final = 600.0
 _TRUST_STEP: Final = 0.05
+_CHECK_STEP: Final = 0.3
+"""The same by an engine's own count, which is one of many prompts."""
 _LEAST_TRUST: Final = 0.05
 
 
+def fullest(cached: Floats, cost: Floats) -> tuple[int, ...]:
+    """Where the cell stands that holds the most of a prompt, the cheapest of several, as a tuple; () where
+    all hold as much. `cached` (m,) in tokens, `cost` (m,) in s."""
+    most = cached.max()
+    if cached.min() >= most:
+        return ()
+    return (int(np.where(cached >= most, cost, np.inf).argmin()),)
+
+
 class Sessions:
-    """The cell that answered a session last."""
+    """The cell that answered a session last, and how long the prompt was."""
 
     def __init__(self) -> None:
-        self._cells: OrderedDict[tuple[str, str], tuple[str, float]] = OrderedDict()
+        self._cells: OrderedDict[tuple[str, str], tuple[str, float, float]] = OrderedDict()
 
     def __len__(self) -> int:
         return len(self._cells)
@@ -34,10 +45,16 @@ class Sessions:
         found = self._cells.get((model, session))
         return found[0] if found is not None and now - found[1] <= SESSION_S else ""
 
-    def note(self, model: str, session: str, cell_id: str, now: float) -> None:
-        """The cell answered a request of the session."""
+    def held(self, model: str, session: str, tokens: float) -> float:
+        """How much of a prompt of so many tokens that cell may hold: the one before, where the session
+        grows; nothing where this one is shorter, for then it does not begin with that one."""
+        found = self._cells.get((model, session))
+        return found[2] if found is not None and found[2] < tokens else 0.0
+
+    def note(self, model: str, session: str, cell_id: str, now: float, tokens: float = 0.0) -> None:
+        """The cell answered a request of the session, whose prompt had so many tokens."""
         key = (model, session)
-        self._cells[key] = (cell_id, now)
+        self._cells[key] = (cell_id, now, tokens)
         self._cells.move_to_end(key)
         while len(self._cells) > MAX_SESSIONS:
             self._cells.popitem(last=False)
@@ -47,7 +64,7 @@ class Prefixes:
     """Which cells computed which blocks, by slot and when.
 
     What an engine still holds is its own affair: `trust` (by slot) is how much of the saving came true,
-    learned from times to first token.
+    learned from the engine's own count where there is one, else from times to first token.
     """
 
     def __init__(self) -> None:
@@ -96,6 +113,11 @@ class Prefixes:
         share = min(max(came_true, 0.0), 1.0)
         self._trust[slot] = max(_LEAST_TRUST, before + _TRUST_STEP * (share - before))
 
+    def check(self, slot: int, found: float) -> None:
+        """The engine has found so much, 0 to 1, of what was expected of it."""
+        before = self._trust.get(slot, 1.0)
+        self._trust[slot] = max(_LEAST_TRUST, before + _CHECK_STEP * (found - before))
+
     def trust(self, slot: int) -> float:
         """How much of what is expected to be cached is believed."""
         return self._trust.get(slot, 1.0)
@@ -103,6 +125,10 @@ class Prefixes:
     def forget(self, slot: int, now: float) -> None:
         """The slot is another cell's from now on."""
         self._trust.pop(slot, None)
+        self.empty(slot, now)
+
+    def empty(self, slot: int, now: float) -> None:
+        """The cell's engine has started anew and holds nothing."""
         # Going through all blocks would keep requests waiting.
         self._since[slot] = now
 

@@ -11,6 +11,8 @@ from collections import deque
 from dataclasses import dataclass
 from typing import Final
 
+SLOW: Final = "slow"
+WORSE: Final = "prediction"
 REST_S: Final = 60.0
 LONGEST_REST_S: Final = 1800.0
 WINDOW: Final = 200
@@ -26,9 +28,11 @@ _LEAST_S: Final = 0.005
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """How the guard stands. Errors are typical (median) |log ratios| over the window; None = too few."""
+    """How the guard stands; `kind`, SLOW or WORSE, and `reason` say why it is not on. Errors are typical
+    (median) |log ratios| over the window; None = too few."""
 
     on: bool
+    kind: str
     reason: str
     until: float
     error: float | None
@@ -49,6 +53,7 @@ class Guard:
         self._rest_s = REST_S
         self._reason = ""
         self._good = 0
+        self._kind = ""
 
     def on(self, now: float) -> bool:
         """Whether picks are trusted."""
@@ -60,7 +65,8 @@ class Guard:
         if len(self._slow) < WINDOW or sum(self._slow) <= SLOW_SHARE * WINDOW:
             return ""
         slow = sum(self._slow)
-        return self._rest(f"{slow} of {WINDOW} picks took longer than {1000 * self._bound_s:g} ms", now)
+        words = f"{slow} of {WINDOW} picks took longer than {1000 * self._bound_s:g} ms"
+        return self._rest(SLOW, words, now)
 
     def saw(self, model: str, predicted_s: float, observed_s: float, now: float) -> str:
         """A first token came. Says why where the picker is to stand aside from now on, else ""."""
@@ -80,6 +86,7 @@ class Guard:
             self._rest_s = REST_S
             return ""
         return self._rest(
+            WORSE,
             f"its prediction is off by {math.exp(error):.2f} times, a plain guess by "
             f"{math.exp(guess_error):.2f}",
             now,
@@ -90,6 +97,7 @@ class Guard:
         full = len(self._errors) >= WINDOW // 4
         return Standing(
             on=self.on(now),
+            kind="" if self.on(now) else self._kind,
             reason="" if self.on(now) else self._reason,
             until=self._until,
             error=_median(self._errors) if full else None,
@@ -102,11 +110,11 @@ class Guard:
         for model in self._guesses.keys() - models:
             del self._guesses[model]
 
-    def _rest(self, reason: str, now: float) -> str:
+    def _rest(self, kind: str, reason: str, now: float) -> str:
         for each in (self._errors, self._guess_errors, self._slow):
             each.clear()
         self._good = 0
-        self._until, self._reason = now + self._rest_s, reason
+        self._until, self._kind, self._reason = now + self._rest_s, kind, reason
         self._rest_s = min(2 * self._rest_s, LONGEST_REST_S)
         return reason
 

@@ -29,10 +29,15 @@ _NOTHING: Final[dict[str, Any]] = {}
 # True of a body is put into metadata as a string so; other values say the same in their own way.
 _TRUE: Final = frozenset({"1", "true"})
 
-HEADERS_DONE: Final = pb.ProcessingResponse(request_headers=pb.HeadersResponse())
+
+def _bytes(message: Any) -> bytes:
+    return bytes(message.SerializeToString())
+
+
+HEADERS_DONE: Final = _bytes(pb.ProcessingResponse(request_headers=pb.HeadersResponse()))
 """Go on, by the weights."""
-BODY_DONE: Final = pb.ProcessingResponse(request_body=pb.BodyResponse())
-CHUNK_DONE: Final = pb.ProcessingResponse(response_body=pb.BodyResponse())
+BODY_DONE: Final = _bytes(pb.ProcessingResponse(request_body=pb.BodyResponse()))
+CHUNK_DONE: Final = _bytes(pb.ProcessingResponse(response_body=pb.BodyResponse()))
 
 
 class Answered(NamedTuple):
@@ -74,13 +79,16 @@ def read_answered(message: Any) -> Answered:
     return Answered(_text(attributes, "upstream.address"), status, found)
 
 
-def named(addresses: Sequence[str], in_body: bool = False) -> Any:
-    """The answer that names cells: the first is tried first."""
+def named(addresses: Sequence[str], in_body: bool = False) -> bytes:
+    """The answer that names cells: the first is tried first; none = go by the weights."""
+    done = BODY_DONE if in_body else HEADERS_DONE
+    if not addresses:
+        return done
     answer = pb.ProcessingResponse()
-    answer.CopyFrom(BODY_DONE if in_body else HEADERS_DONE)
     endpoints = answer.dynamic_metadata.fields[PICK_NAMESPACE].struct_value.fields[PICK_KEY]
     endpoints.string_value = ",".join(addresses)
-    return answer
+    # Fields of a message may follow each other in any order.
+    return done + _bytes(answer)
 
 
 def _attributes(message: Any) -> Any:

@@ -13,8 +13,9 @@ from typing import Final
 
 import numpy as np
 
-from headrace_controller.picker.affinity import Prefixes, Sessions
+from headrace_controller.picker.affinity import Prefixes, Sessions, fullest
 from headrace_controller.picker.book import NOWHERE, Book, Open
+from headrace_controller.picker.cache_check import CacheCheck
 from headrace_controller.picker.candidates import UNKNOWN_LENGTH, Candidates, Flags, Floats, Lineup
 from headrace_controller.picker.choice import Choice, Need, choose, fitting
 from headrace_controller.picker.cost import RUNNING, Costs, costs
@@ -24,6 +25,7 @@ from headrace_controller.picker.rates import Learner
 from headrace_controller.picker.recent import Recent, Trace
 from headrace_controller.picker.requests import Ask, Outcome, Pick, Served
 from headrace_controller.picker.sizes import MOST_BYTES_PER_TOKEN, Sizes
+from headrace_controller.picker.throughput import Throughput
 from headrace_controller.settings import CapabilitySettings, PickerSettings
 
 MAX_AGE_S: Final = 1.0
@@ -38,13 +40,16 @@ CACHED_SHARE: Final = 0.2
 
 @dataclass(frozen=True, slots=True)
 class Followed:
-    """A request under way besides what the book holds of it."""
+    """A request under way besides what the book holds of it. Of the `tokens` of its prompt the cell
+    computed `held` before, and `cached` are expected in its cache."""
 
     gateway: str
     ask: Ask
     pick: Pick
     lineup: Lineup
     cached: float = 0.0
+    held: float = 0.0
+    tokens: float = 0.0
     s_per_token: float = 0.0
 
 
@@ -62,12 +67,14 @@ class Picker:
         self._capability = capability
         self._chance = chance
         self._learner = Learner(settings.prefill_tokens_per_s)
+        self._throughput = Throughput()
         self._followed: dict[str, Followed] = {}
         self._ejections: dict[str, Ejections] = {}
         self.book = Book(settings.expiry_s)
         self.sizes = Sizes(settings.bytes_per_token)
         self.sessions = Sessions()
         self.prefixes = Prefixes()
+        self.cache_check = CacheCheck()
         self.guard = Guard(settings.slow_pick_s)
         self.recent = Recent()
         self.on = True
@@ -90,6 +97,8 @@ class Picker:
         if slot is not None:
             self._learner.forget(slot)
             self.prefixes.forget(slot, now)
+            self.cache_check.forget(slot)
+            self._throughput.forget(slot)
             for each in self._ejections.values():
                 each.forget(slot)
 
@@ -106,6 +115,23 @@ class Picker:
         slot = self.book.get(cell_id)
         if slot is not None:
             self.book.told(slot, in_flight, waiting, read_at, self.sizes.mean_tokens(model), now)
+
+    def computed(
+        self, cell_id: str, model: str, prompt: int, cached: int, waiting: float, read_at: float, now: float
+    ) -> None:
+        """An engine's own totals since its start, as of `read_at`: prompt tokens, and those of them that it
+        found in its prefix cache; `waiting` as in `told`."""
+        slot = self.book.get(cell_id)
+        if slot is None:
+            return
+        stretch = self._throughput.read(slot, read_at, prompt - cached, waiting > 0)
+        if stretch is not None and not self._learner.samples[slot]:
+            self.book.set_rates(slot, self._learner.saw_queue(slot, model, *stretch))
+        if self.cache_check.restarted(slot, prompt, cached):
+            self.prefixes.empty(slot, now)
+        found = self.cache_check.counted(slot, prompt, cached)
+        if found is not None:
+            self.prefixes.check(slot, found)
 
     # Requests.
 
@@ -160,7 +186,7 @@ class Picker:
         if request is not None and good and ask.streams:
             served = self._learn(followed, request, slot, cell, as_named, now)
         if good:
-            self._remember(ask, cell, slot, now)
+            self._remember(ask, cell, slot, now, followed.tokens)
         if (trace := self.recent.get(key)) is not None:
             trace.served = served
         return served
@@ -187,11 +213,11 @@ class Picker:
             usable,
             self._settings.tolerance,
             float(self._chance.random()),
-            self._preferred(ask, lineup, now),
+            self._preferred(ask, lineup, now, cached, found.cost),
             self._settings.balance,
             self._settings.fallbacks,
         )
-        trace.costs, trace.usable = found, usable
+        trace.costs, trace.usable, trace.cached = found, usable, cached
         if choice is None:
             trace.pick = Pick(Outcome.NO_CELL)
             return
@@ -220,26 +246,40 @@ class Picker:
         return Need(size / rule.bytes_per_token + output + rule.reserve_tokens, surely)
 
     def _cached(self, ask: Ask, lineup: Lineup, tokens: int, now: float) -> Floats | None:
-        if not ask.blocks:
+        if ask.blocks:
+            block_tokens = self._settings.prefix_block_bytes / self.sizes.bytes_per_token(ask.model)
+            each = min(block_tokens, tokens / len(ask.blocks))
+            return self.prefixes.cached(lineup, ask.blocks, each, now)
+        at = self._at_session(ask, lineup, now)
+        held = 0.0 if at is None else self.sessions.held(ask.model, ask.session, tokens)
+        if at is None or not held:
             return None
-        block_tokens = self._settings.prefix_block_bytes / self.sizes.bytes_per_token(ask.model)
-        return self.prefixes.cached(lineup, ask.blocks, min(block_tokens, tokens / len(ask.blocks)), now)
+        cached = np.zeros(len(lineup))
+        cached[at] = held * self.prefixes.trust(int(lineup.slots[at]))
+        return cached
 
-    def _preferred(self, ask: Ask, lineup: Lineup, now: float) -> Sequence[int]:
+    def _at_session(self, ask: Ask, lineup: Lineup, now: float) -> int | None:
+        """Where the cell that the request's session was at stands."""
         cell = self.sessions.cell(ask.model, ask.session, now) if ask.session else ""
         slot = self.book.get(cell) if cell else None
-        at = None if slot is None else lineup.position.get(slot)
-        return () if at is None else (at,)
+        return None if slot is None else lineup.position.get(slot)
+
+    def _preferred(
+        self, ask: Ask, lineup: Lineup, now: float, cached: Floats | None, cost: Floats
+    ) -> Sequence[int]:
+        at = self._at_session(ask, lineup, now)
+        return (*(() if at is None else (at,)), *(() if cached is None else fullest(cached, cost)))
 
     def _follow(self, trace: Trace, lineup: Lineup, at: int, cached: float) -> None:
         ask, now, found = trace.ask, trace.at, trace.costs
         output = min(ask.output or OUTPUT_TOKENS, 4 * OUTPUT_TOKENS)
         request = Open(NOWHERE, ask.model, trace.tokens, now, decode_s=output * DECODE_S)
-        per_token = 0.0
+        per_token = held = 0.0
         if at != NOWHERE and found is not None and trace.candidates is not None:
             request.slot = slot = int(lineup.slots[at])
             per_token = self._learner.rates(slot).s_per_token
             request.tokens = max(1, int(trace.tokens - cached))
+            held = cached / self.prefixes.trust(slot)
             request.predicted_s = float(found.predicted[at])
             request.rtt_s = float(trace.candidates.rtt_s[at])
             request.work = float(found.work[at])
@@ -250,7 +290,9 @@ class Picker:
                 # Those that come before its first token will find them there too.
                 self.prefixes.note(slot, ask.blocks, now)
         self.book.send(ask.key, request)
-        self._followed[ask.key] = Followed(trace.gateway, ask, trace.pick, lineup, cached, per_token)
+        self._followed[ask.key] = Followed(
+            trace.gateway, ask, trace.pick, lineup, cached, held, float(trace.tokens), per_token
+        )
 
     # Learning.
 
@@ -284,7 +326,8 @@ class Picker:
             # What a first try at another cell took is in it.
             return Served(cell, False, observed, None)
         saving = followed.cached * followed.s_per_token
-        if saving > 0.0:
+        self.cache_check.answered(slot, request.tokens + followed.cached, followed.held)
+        if saving > 0.0 and not self.cache_check.counts(slot):
             self.prefixes.learn(slot, (request.predicted_s + saving - observed) / saving)
         if followed.cached <= CACHED_SHARE * request.work:
             # Else a saving that did not come true would pass for slowness.
@@ -295,9 +338,9 @@ class Picker:
         error = self.guard.saw(request.model, request.predicted_s, observed, now)
         return Served(cell, True, observed, request.predicted_s, error)
 
-    def _remember(self, ask: Ask, cell: str, slot: int, now: float) -> None:
+    def _remember(self, ask: Ask, cell: str, slot: int, now: float, tokens: float) -> None:
         if ask.session:
-            self.sessions.note(ask.model, ask.session, cell, now)
+            self.sessions.note(ask.model, ask.session, cell, now, tokens)
         if ask.blocks:
             self.prefixes.note(slot, ask.blocks, now)
 

@@ -92,6 +92,16 @@ class Learner:
         self._note_scale(slot, model, after)
         return after
 
+    def saw_queue(self, slot: int, model: str, seconds: float, tokens: float) -> Rates:
+        """A cell whose queue was never empty computed so many prompt tokens in so many seconds, answers'
+        tokens beside them. For cells that show no first tokens."""
+        expected = max(self._rates[slot].s_per_token * tokens, _LEAST_S)
+        seconds = min(max(seconds, expected / _FARTHEST), expected * _FARTHEST)
+        self._fits[slot].add((0.0, tokens / expected, 0.0), seconds / expected, 1.0, FORGET)
+        self._rates[slot] = after = self._fit(slot, model)
+        self._note_scale(slot, model, after)
+        return after
+
     def _prior(self, slot: int, model: str) -> Rates:
         scale = math.exp(self._scale.get(model, 0.0))
         return Rates(FIXED_S, self._s_per_token * scale / self._speed[slot], PER_RUNNING_S)

@@ -8,7 +8,7 @@ from typing import Final
 
 import numpy as np
 
-from headrace_controller.picker.candidates import Candidates, Flags
+from headrace_controller.picker.candidates import Candidates, Flags, Floats
 from headrace_controller.picker.cost import Costs
 from headrace_controller.picker.requests import Ask, Pick, Served
 
@@ -20,7 +20,8 @@ SHOWN: Final = 32
 
 @dataclass(slots=True)
 class Trace:
-    """One pick. `usable` None = all candidates; `served` None = no answer yet, or it is not followed."""
+    """One pick. `usable` None = all candidates; `cached` None = nothing of it anywhere; `served` None = no
+    answer yet, or it is not followed."""
 
     gateway: str
     at: float
@@ -30,6 +31,7 @@ class Trace:
     candidates: Candidates | None = None
     costs: Costs | None = None
     usable: Flags | None = None
+    cached: Floats | None = None
     served: Served | None = None
 
     @property
@@ -40,7 +42,8 @@ class Trace:
 
 @dataclass(frozen=True, slots=True)
 class CandidateView:
-    """One cell that might have been named. Seconds and tokens; `named` counts from 1, 0 = not named."""
+    """One cell that might have been named. Seconds and tokens, `cached_tokens` being those of the prompt that
+    it is expected to hold; `named` counts from 1, 0 = not named."""
 
     cell: str
     predicted_s: float
@@ -48,6 +51,7 @@ class CandidateView:
     penalty: float
     rtt_s: float
     work_tokens: float
+    cached_tokens: float
     usable: bool
     named: int
 
@@ -131,6 +135,7 @@ def _rows(trace: Trace) -> tuple[CandidateView, ...]:
             penalty=float(trace.candidates.penalty[at]),
             rtt_s=float(trace.candidates.rtt_s[at]),
             work_tokens=float(costs.work[at]),
+            cached_tokens=0.0 if trace.cached is None else float(trace.cached[at]),
             usable=usable is None or bool(usable[at]),
             named=named.get(lineup.ids[at], 0),
         )

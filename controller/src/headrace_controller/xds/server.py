@@ -61,8 +61,8 @@ class XdsServer:
         self._streams = 0
         self._log = log.get("xds")
 
-    def add_to(self, server: grpc.aio.Server) -> None:
-        """Register the services with a server that does not run yet; its options are rpc.SERVER_OPTIONS."""
+    def add_to(self, server: Any) -> None:
+        """Register the services with a server that does not run yet: wire.Handlers or a grpc.aio.Server."""
         ads_pb2_grpc.add_AggregatedDiscoveryServiceServicer_to_server(self, server)
         eds_pb2_grpc.add_EndpointDiscoveryServiceServicer_to_server(self, server)
 

@@ -18,6 +18,7 @@ from headrace_controller.ingest.reading import (
     SERVING_MS,
     SIGNALS_AT,
     TOTAL_KINDS,
+    WORK,
     read_beat,
 )
 from headrace_controller.ingest.validation import MAX_CELLS, MAX_SOURCES
@@ -120,4 +121,32 @@ def test_some_of_the_cells_can_be_taken() -> None:
     found = read_beat(pb.Telemetry(cells=cells)).take([0, 2])
     assert (found.ids, found.engine) == (["a", "c"], [0, 2])
     assert found.block[:, IN_FLIGHT].tolist() == [0.0, 2.0]
+    assert found.sound
+
+
+@pytest.mark.parametrize(
+    ("measure", "work", "tokens"),
+    [
+        (pb.COMPUTE_MEASURE_TENSOR, {"prompt_tokens": 900, "generated_tokens": 30}, 930.0),
+        (
+            pb.COMPUTE_MEASURE_TENSOR,
+            {"prompt_tokens": 900, "cached_tokens": 500, "generated_tokens": 0},
+            400.0,
+        ),
+        # More found than asked for is no count to take away.
+        (pb.COMPUTE_MEASURE_TENSOR, {"prompt_tokens": 9, "cached_tokens": 50, "generated_tokens": 7}, 7.0),
+        (pb.COMPUTE_MEASURE_TENSOR, {"prompt_tokens": 0, "generated_tokens": 0}, 0.0),
+        (pb.COMPUTE_MEASURE_TENSOR, {"prompt_tokens": 900}, math.nan),
+        (pb.COMPUTE_MEASURE_TENSOR, {}, math.nan),
+        (pb.COMPUTE_MEASURE_SM, {"prompt_tokens": 900, "generated_tokens": 30}, math.nan),
+        (pb.COMPUTE_MEASURE_UNSPECIFIED, {"prompt_tokens": 900, "generated_tokens": 30}, math.nan),
+        (17, {"prompt_tokens": 900, "generated_tokens": 30}, math.nan),
+    ],
+)
+def test_work_is_what_was_computed_where_its_time_is_known(
+    measure: Any, work: dict[str, int], tokens: float
+) -> None:
+    beat = pb.CellBeat(cell_id="a", compute_measure=measure, work=pb.WorkTotals(**work))
+    found = read_beat(pb.Telemetry(cells=[beat]))
+    assert found.block[0, WORK] == pytest.approx(tokens, nan_ok=True)
     assert found.sound

@@ -94,8 +94,12 @@ def test_the_first_of_an_answer() -> None:
 
 
 def test_the_named_cells_stand_where_the_balancer_reads() -> None:
-    found = named(["10.0.0.1:80", "[::1]:81"])
+    found = pb.ProcessingResponse.FromString(named(["10.0.0.1:80", "[::1]:81"]))
     assert found.WhichOneof("response") == "request_headers"
-    assert named(["a"], in_body=True).WhichOneof("response") == "request_body"
+    in_body = pb.ProcessingResponse.FromString(named(["a"], in_body=True))
+    assert in_body.WhichOneof("response") == "request_body"
+    assert pb.ProcessingResponse.FromString(named([])) == pb.ProcessingResponse(
+        request_headers=pb.HeadersResponse()
+    )
     namespace = found.dynamic_metadata.fields["headrace-pick"].struct_value
     assert namespace.fields["endpoints"].string_value == "10.0.0.1:80,[::1]:81"

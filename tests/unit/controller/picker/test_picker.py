@@ -127,12 +127,26 @@ def test_a_session_stays_as_long_as_its_cell_is_not_much_dearer() -> None:
     found = pick(picker, "2", now=0.2, session="s")
     assert (found.outcome, found.cells[0]) == (Outcome.AFFINITY, "b")
     assert pick(picker, "3", now=0.2).cells[0] == "a"
-    for number in range(20):
-        picker.book.set_rates(0, picker._learner.rates(0))
-        pick(picker, f"x{number}", now=0.2, session="s", tokens=3000)
-    last = picker.recent.get("x19")
-    assert last is not None
-    assert last.pick.outcome is Outcome.NAMED
+    outcomes = [pick(picker, f"x{number}", now=0.2, session="s", tokens=3000) for number in range(20)]
+    assert {each.outcome for each in outcomes} == {Outcome.AFFINITY, Outcome.NAMED}
+    assert {each.cells[0] for each in outcomes if each.outcome is Outcome.NAMED} == {"a"}
+
+
+def test_a_session_that_grows_finds_what_it_sent_before() -> None:
+    """Its last prompt, at the cell that answered; nothing of it once it has begun anew."""
+    picker = picker_of()
+    line_up(picker, "ab")
+    pick(picker, "1", session="s", tokens=3000)
+    picker.answered("1", 0.4, "b:80")
+
+    def cached(key: str, tokens: int) -> dict[str, float]:
+        pick(picker, key, now=0.5, session="s", tokens=tokens)
+        view = picker.recent.view(key, 0.5)
+        assert view is not None
+        return {each.cell: each.cached_tokens for each in view.candidates}
+
+    assert cached("2", 4000) == {"a": 0.0, "b": 3000.0}
+    assert cached("3", 2000) == {"a": 0.0, "b": 0.0}
 
 
 def test_a_shared_beginning_is_worth_what_it_saves() -> None:

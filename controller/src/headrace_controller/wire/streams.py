@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from headrace_controller.ingest.wire import frames
-from headrace_controller.ingest.wire.call import Call, Method, OnError, Peer
-from headrace_controller.ingest.wire.frames import ConnectionFault, ErrorCode
-from headrace_controller.ingest.wire.headers import Block
-from headrace_controller.ingest.wire.limits import Limits
-from headrace_controller.ingest.wire.messages import CallFault, MessageReader, Room, Status
-from headrace_controller.ingest.wire.outgoing import Outgoing
-from headrace_controller.ingest.wire.requests import (
+from headrace_controller.wire import frames
+from headrace_controller.wire.call import Call, Method, OnError, Peer
+from headrace_controller.wire.frames import ConnectionFault, ErrorCode
+from headrace_controller.wire.headers import Block
+from headrace_controller.wire.limits import Limits
+from headrace_controller.wire.messages import CallFault, MessageReader, Room, Status
+from headrace_controller.wire.outgoing import Outgoing
+from headrace_controller.wire.requests import (
     Fields,
     MalformedError,
     NotGrpcError,
@@ -19,7 +19,7 @@ from headrace_controller.ingest.wire.requests import (
     ending,
     read_request,
 )
-from headrace_controller.ingest.wire.windows import Outbound
+from headrace_controller.wire.windows import Outbound
 
 
 class Streams:
@@ -45,6 +45,7 @@ class Streams:
         self._on_error = on_error
         self._first_window = frames.DEFAULT_WINDOW
         self._calls: dict[int, Call] = {}
+        self._read: tuple[list[tuple[str, str]], Request] | None = None
 
     def __len__(self) -> int:
         return len(self._calls)
@@ -95,7 +96,7 @@ class Streams:
             self._outgoing.put(frames.reset(block.stream, ErrorCode.REFUSED_STREAM))
             return None
         try:
-            request = read_request(block.fields)
+            request = self._read_request(block.fields)
             method = self._methods.get(request.path)
             if method is None:
                 raise CallFault(Status.UNIMPLEMENTED, "Method not found!")
@@ -109,11 +110,18 @@ class Streams:
             return self._begin(block, request, method, now)
         return None
 
+    def _read_request(self, fields: list[tuple[str, str]]) -> Request:
+        """Fields that were remembered are the same object."""
+        if self._read is None or self._read[0] is not fields:
+            self._read = fields, read_request(fields)
+        return self._read[1]
+
     def _begin(self, block: Block, request: Request, method: Method, now: float) -> Call | None:
         inbox = MessageReader(self._limits.message, self._room, request.encoding)
         window = Outbound(self._first_window)
         call = Call(block.stream, self._peer, self._outgoing, inbox, window, self._ended, self._on_error)
         call.input_ended = block.last
+        call.fields = request.fields
         if request.timeout_s is not None:
             call.deadline = now + request.timeout_s
         self._calls[block.stream] = call

@@ -43,6 +43,18 @@ class Limits:
     ping_timeout_s: float = 5.0
 
 
+FOR_GATEWAYS: Final = Limits(
+    # Endpoints of thousands of cells, and 32,768 requests that wait for their first token with all that the
+    # gateway's own streams need.
+    connections=1024,
+    streams=40_000,
+    unread=64 * 1024 * 1024,
+    overhead=400_000,
+    overhead_rate=100_000.0,
+)
+"""For Envoys: few connections, with a call for each request of theirs."""
+
+
 class Allowance:
     """How many more frames without a message a peer may send: `size` at once, `rate` a second anew."""
 

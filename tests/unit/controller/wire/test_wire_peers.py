@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from headrace_controller.ingest.wire.call import Peer
-from headrace_controller.ingest.wire.protocol import is_local, names_of, peer_of
+from headrace_controller.wire.call import Peer
+from headrace_controller.wire.protocol import is_local, names_of, peer_of
 
 
 class Transport(asyncio.BaseTransport):

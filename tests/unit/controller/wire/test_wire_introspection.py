@@ -8,8 +8,8 @@ import pytest
 from grpc_health.v1 import health_pb2
 from grpc_reflection.v1alpha import reflection_pb2
 
-from headrace_controller.ingest.wire.introspection import MAX_QUEUED, MAX_WATCHERS, WireIntrospection
-from headrace_controller.ingest.wire.messages import CallFault, Status
+from headrace_controller.wire.introspection import MAX_QUEUED, MAX_WATCHERS, WireIntrospection
+from headrace_controller.wire.messages import CallFault, Status
 
 REFLECT = "/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo"
 WATCH = "/grpc.health.v1.Health/Watch"

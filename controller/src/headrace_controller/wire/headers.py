@@ -7,7 +7,7 @@ from typing import Final, NamedTuple
 
 import hpack
 
-from headrace_controller.ingest.wire.frames import (
+from headrace_controller.wire.frames import (
     END_HEADERS,
     END_STREAM,
     WITH_PRIORITY,
@@ -16,13 +16,14 @@ from headrace_controller.ingest.wire.frames import (
     Frame,
     without_padding,
 )
-from headrace_controller.ingest.wire.limits import Limits
+from headrace_controller.wire.limits import Limits
+from headrace_controller.wire.remembered import Remembered
 
 _PRIORITY_SIZE: Final = 5
 
 
 class Block(NamedTuple):
-    """The fields of one whole block; `last`: the peer says nothing more on this stream."""
+    """The fields of one whole block, not to be changed; `last`: the peer says nothing more on this stream."""
 
     stream: int
     last: bool
@@ -43,6 +44,7 @@ class HeaderBlocks:
     def __init__(self, limits: Limits) -> None:
         self._limits = limits
         self._decoder = hpack.Decoder(limits.header_list)
+        self._remembered = Remembered[bytes, list[tuple[str, str]]](self._decoder.header_table)
         self._open: _Open | None = None
 
     @property
@@ -77,6 +79,10 @@ class HeaderBlocks:
         return Block(opened.stream, opened.last, self._unpack(opened.data)) if self._open is None else None
 
     def _unpack(self, data: bytes) -> list[tuple[str, str]]:
+        remembered = self._remembered
+        if (known := remembered.get(data)) is not None:
+            return known
+        remembered.begin()
         try:
             fields = self._decoder.decode(data)
         except hpack.OversizedHeaderListError as error:
@@ -84,4 +90,6 @@ class HeaderBlocks:
         except Exception as error:
             # Not HPACKError alone: a number of thousands of digits is a ValueError, for one.
             raise ConnectionFault(ErrorCode.COMPRESSION_ERROR, "header fields that cannot be read") from error
-        return [(str(name), str(value)) for name, value in fields]
+        found = [(str(name), str(value)) for name, value in fields]
+        remembered.keep(data, found)
+        return found

@@ -9,8 +9,8 @@ from google.protobuf.message import DecodeError
 from grpc_health.v1 import health_pb2
 from grpc_reflection.v1alpha import reflection, reflection_pb2
 
-from headrace_controller.ingest.wire.call import Call, Method
-from headrace_controller.ingest.wire.messages import CallFault, Status
+from headrace_controller.wire.call import Call, Method
+from headrace_controller.wire.messages import CallFault, Status
 
 HEALTH: Final = health_pb2.DESCRIPTOR.services_by_name["Health"].full_name
 MAX_QUEUED: Final = 16

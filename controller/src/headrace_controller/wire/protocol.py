@@ -8,11 +8,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, cast
 
-from headrace_controller.ingest.wire.call import Method, OnError, Peer
-from headrace_controller.ingest.wire.connection import Connection
-from headrace_controller.ingest.wire.frames import ErrorCode
-from headrace_controller.ingest.wire.limits import Limits
-from headrace_controller.ingest.wire.messages import Room, Status
+from headrace_controller.wire.call import Method, OnError, Peer
+from headrace_controller.wire.connection import Connection
+from headrace_controller.wire.frames import ErrorCode
+from headrace_controller.wire.limits import Limits
+from headrace_controller.wire.messages import Room, Status
 from headrace_shared.clock import Clock
 
 TICK_S: Final = 1.0

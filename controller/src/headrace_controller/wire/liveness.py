@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from enum import Enum
 
-from headrace_controller.ingest.wire.limits import Limits
+from headrace_controller.wire.limits import Limits
 
 
 class Step(Enum):

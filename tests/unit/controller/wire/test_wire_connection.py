@@ -10,12 +10,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace_controller.ingest.wire import frames
-from headrace_controller.ingest.wire.call import Call
-from headrace_controller.ingest.wire.frames import ErrorCode, Setting
-from headrace_controller.ingest.wire.limits import Limits
-from headrace_controller.ingest.wire.messages import CallFault, Status
-from tests.support.wire import HELLO, OPENING, Bench, data, headers
+from headrace_controller.wire import frames
+from headrace_controller.wire.call import Call
+from headrace_controller.wire.frames import ErrorCode, Setting
+from headrace_controller.wire.limits import Limits
+from headrace_controller.wire.messages import CallFault, Status
+from tests.support.wire import HELLO, OPENING, PATH, Bench, data, headers
 
 END = frames.END_STREAM
 
@@ -569,3 +569,35 @@ def test_random_frames_end_the_connection_at_worst(spoken: list[bytes]) -> None:
     assert bench.errors == []
     bench.connection.close()
     assert bench.room.used == 0
+
+
+def test_a_call_that_is_held_gets_no_credit_and_its_connection_does() -> None:
+    bench = Bench(echo=False)
+    bench.say(HELLO, headers(1))
+    call = bench.calls[0].call
+    call.hold(True)
+    bench.sent()
+    bench.say(*[data(1, b"x" * 10_000)] * 4)
+    given = [each.stream for each in bench.sent() if each.kind == frames.WINDOW_UPDATE]
+    assert set(given) == {0}
+    call.hold(False)
+    assert [each.stream for each in bench.sent() if each.kind == frames.WINDOW_UPDATE] == [1]
+
+
+def test_a_method_can_refuse_a_call_as_it_begins() -> None:
+    def refuse(call: Call) -> Any:
+        raise CallFault(Status.PERMISSION_DENIED, "not you")
+
+    bench = Bench()
+    bench.connection._streams._methods = {PATH: refuse}  # type: ignore[assignment]
+    bench.say(HELLO, headers(1), data(1, b"x"))
+    ((_, said),) = bench.trailers(bench.sent())
+    assert (said["grpc-status"], said["grpc-message"]) == ("7", "not you")
+    assert not bench.errors
+
+
+def test_a_call_knows_the_fields_that_it_began_with() -> None:
+    bench = Bench()
+    bench.say(HELLO, headers(1, (*OPENING, ("x-who", "me"))), headers(3))
+    assert bench.calls[0].call.fields["x-who"] == "me"
+    assert "x-who" not in bench.calls[1].call.fields

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Final
 from urllib.parse import quote
 
-from headrace_controller.ingest.wire.messages import CallFault, Status
+from headrace_controller.wire.messages import CallFault, Status
 
 Fields = Sequence[tuple[str, str]]
 
@@ -42,11 +42,13 @@ class NotGrpcError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """`timeout_s` is None where the caller would wait for ever."""
+    """`timeout_s` is None where the caller would wait for ever; `fields` are all header fields, the first of
+    each name."""
 
     path: str
     encoding: str = "identity"
     timeout_s: float | None = None
+    fields: Mapping[str, str] = field(default_factory=dict, compare=False)
 
 
 def read_request(fields: Iterable[tuple[str, str]]) -> Request:
@@ -58,7 +60,10 @@ def read_request(fields: Iterable[tuple[str, str]]) -> Request:
     if not (kind == "application/grpc" or kind.startswith(("application/grpc+proto", "application/grpc;"))):
         raise NotGrpcError(415)
     return Request(
-        found[":path"], found.get("grpc-encoding", "identity"), _read_timeout(found.get("grpc-timeout"))
+        found[":path"],
+        found.get("grpc-encoding", "identity"),
+        _read_timeout(found.get("grpc-timeout")),
+        found,
     )
 
 

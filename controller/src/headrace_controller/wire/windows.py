@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from headrace_controller.ingest.wire.frames import DEFAULT_WINDOW, MAX_FRAME_SIZE, MAX_WINDOW
+from headrace_controller.wire.frames import DEFAULT_WINDOW, MAX_FRAME_SIZE, MAX_WINDOW
 
 
 class Inbound:

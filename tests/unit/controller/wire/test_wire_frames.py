@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace_controller.ingest.wire import frames
-from headrace_controller.ingest.wire.frames import ConnectionFault, ErrorCode, Frame, FrameReader
+from headrace_controller.wire import frames
+from headrace_controller.wire.frames import ConnectionFault, ErrorCode, Frame, FrameReader
 
 one = st.builds(
     Frame,

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Protocol
 
-from headrace_controller.ingest.wire.frames import DATA, MAX_FRAME_SIZE, ErrorCode, frame, reset
-from headrace_controller.ingest.wire.messages import CallFault, MessageReader, Status, packed
-from headrace_controller.ingest.wire.outgoing import Outgoing
-from headrace_controller.ingest.wire.requests import OPENING, ending
-from headrace_controller.ingest.wire.windows import Inbound, Outbound
+from headrace_controller.wire.frames import DATA, MAX_FRAME_SIZE, ErrorCode, credit, frame, reset
+from headrace_controller.wire.messages import CallFault, MessageReader, Status, packed
+from headrace_controller.wire.outgoing import Outgoing
+from headrace_controller.wire.requests import OPENING, ending
+from headrace_controller.wire.windows import Inbound, Outbound
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +51,8 @@ OnError = Callable[[str, Exception], None]
 class Call:
     """One call: `send` and `end` are for its receiver, the rest for its connection.
 
-    Messages that the peer's windows have no room for wait; `queued` says how many, the receiver bounds it.
+    Messages that the peer's windows have no room for wait; `queued` says how many, the receiver bounds it,
+    and `on_sent` hears that all are sent. `fields` are the header fields that the call began with.
     """
 
     def __init__(
@@ -69,6 +71,9 @@ class Call:
         self.inbound = Inbound()
         self.window = window
         self.deadline: float | None = None
+        self.fields: Mapping[str, str] = MappingProxyType({})
+        self.on_sent: Callable[[], None] | None = None
+        self._held = False
         self.input_ended = False
         self.ended = False
         self._outgoing = outgoing
@@ -90,6 +95,16 @@ class Call:
         inbox = self.inbox
         return not (self.input_ended or inbox.waiting) and size <= inbox.max_size and self.inbound.has(size)
 
+    def hold(self, held: bool) -> None:
+        """While held the peer is given no more credit: it can send what its window has left, and no more."""
+        self._held = held
+        self.give_credit()
+
+    def give_credit(self) -> None:
+        """Let the peer send as much again as it has sent, where that is due."""
+        if not self._held and not self.input_ended and not self.ended and (due := self.inbound.due()):
+            self._outgoing.put(credit(self.stream, due))
+
     def send(self, message: bytes) -> None:
         """Send a message, now or when the peer takes it. Nothing happens once the call has ended."""
         if not self.ended:
@@ -109,6 +124,11 @@ class Call:
         """End the call as soon as all that waits was sent."""
         self._last_word = (status, details)
         self._end_if_sent()
+
+    def fail(self, error: Exception) -> None:
+        """End the call for a fault of the program's own."""
+        self._on_error(f"call of {self.peer.address}", error)
+        self.end(Status.UNKNOWN, f"Unexpected {type(error)}: {error}")
 
     def break_off(self, code: ErrorCode) -> None:
         """End the call with an error of HTTP/2."""
@@ -132,8 +152,11 @@ class Call:
         """Hand the call to what serves it."""
         try:
             self._receiver = receiver = method(self)
+        except CallFault as fault:
+            self.end(fault.status, fault.details)
+            return
         except Exception as error:  # noqa: BLE001 - one call's trouble must not end the others
-            self._fail(error)
+            self.fail(error)
             return
         if self.ended:
             self._guarded(receiver.closed)
@@ -148,7 +171,7 @@ class Call:
         except CallFault as fault:
             self.end(fault.status, fault.details)
         except Exception as error:  # noqa: BLE001 - one call's trouble must not end the others
-            self._fail(error)
+            self.fail(error)
 
     def finish_input(self) -> None:
         """All that the caller had to say was handed over."""
@@ -178,6 +201,8 @@ class Call:
                 self._sent = 0
             outgoing.put(frame(DATA, 0, self.stream, part))
         self._end_if_sent()
+        if self.on_sent is not None and not self._waiting:
+            self.on_sent()
 
     def _end_if_sent(self) -> None:
         if self._last_word is not None and not self._waiting:
@@ -187,8 +212,4 @@ class Call:
         try:
             work()
         except Exception as error:  # noqa: BLE001 - one call's trouble must not end the others
-            self._fail(error)
-
-    def _fail(self, error: Exception) -> None:
-        self._on_error(f"call of {self.peer.address}", error)
-        self.end(Status.UNKNOWN, f"Unexpected {type(error)}: {error}")
+            self.fail(error)

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace_controller.ingest.wire.messages import CallFault, MessageReader, Room, Status, packed
+from headrace_controller.wire.messages import CallFault, MessageReader, Room, Status, packed
 
 
 def read_all(reader: MessageReader) -> list[bytes]:

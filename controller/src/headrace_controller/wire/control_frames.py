@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from headrace_controller.ingest.wire import frames
-from headrace_controller.ingest.wire.frames import ConnectionFault, ErrorCode, Frame, Setting
-from headrace_controller.ingest.wire.liveness import Liveness
-from headrace_controller.ingest.wire.outgoing import Outgoing
-from headrace_controller.ingest.wire.streams import Streams
+from headrace_controller.wire import frames
+from headrace_controller.wire.frames import ConnectionFault, ErrorCode, Frame, Setting
+from headrace_controller.wire.liveness import Liveness
+from headrace_controller.wire.outgoing import Outgoing
+from headrace_controller.wire.streams import Streams
 
 
 class ControlFrames:

@@ -9,11 +9,11 @@ import ssl
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from headrace_controller.ingest.wire.call import Method, Peer
-from headrace_controller.ingest.wire.limits import Limits
-from headrace_controller.ingest.wire.listening import listen
-from headrace_controller.ingest.wire.messages import Room, Status
-from headrace_controller.ingest.wire.protocol import Serving, Wire
+from headrace_controller.wire.call import Method, Peer
+from headrace_controller.wire.limits import Limits
+from headrace_controller.wire.listening import listen
+from headrace_controller.wire.messages import Room, Status
+from headrace_controller.wire.protocol import Serving, Wire
 from headrace_shared import log
 from headrace_shared.clock import Clock
 from headrace_shared.net import HostPort

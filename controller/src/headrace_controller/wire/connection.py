@@ -6,17 +6,17 @@ import struct
 from collections.abc import Callable, Mapping
 from typing import Final
 
-from headrace_controller.ingest.wire import frames
-from headrace_controller.ingest.wire.call import Call, Method, OnError, Peer
-from headrace_controller.ingest.wire.control_frames import ControlFrames
-from headrace_controller.ingest.wire.frames import ConnectionFault, ErrorCode, Frame, Setting
-from headrace_controller.ingest.wire.headers import Block, HeaderBlocks
-from headrace_controller.ingest.wire.limits import CALL_OVERHEAD, CALL_WORK, Allowance, Limits
-from headrace_controller.ingest.wire.liveness import Liveness, Step
-from headrace_controller.ingest.wire.messages import HEAD_SIZE, CallFault, Room, Status
-from headrace_controller.ingest.wire.outgoing import Outgoing
-from headrace_controller.ingest.wire.streams import Streams
-from headrace_controller.ingest.wire.windows import Inbound
+from headrace_controller.wire import frames
+from headrace_controller.wire.call import Call, Method, OnError, Peer
+from headrace_controller.wire.control_frames import ControlFrames
+from headrace_controller.wire.frames import ConnectionFault, ErrorCode, Frame, Setting
+from headrace_controller.wire.headers import Block, HeaderBlocks
+from headrace_controller.wire.limits import CALL_OVERHEAD, CALL_WORK, Allowance, Limits
+from headrace_controller.wire.liveness import Liveness, Step
+from headrace_controller.wire.messages import HEAD_SIZE, CallFault, Room, Status
+from headrace_controller.wire.outgoing import Outgoing
+from headrace_controller.wire.streams import Streams
+from headrace_controller.wire.windows import Inbound
 
 _PING: Final = b"headrace"
 _BYTES_A_UNIT: Final = 256
@@ -155,8 +155,7 @@ class Connection:
     def _give_credit(self, call: Call) -> None:
         if due := self._inbound.due():
             self.outgoing.put(frames.credit(0, due))
-        if due := call.inbound.due():
-            self.outgoing.put(frames.credit(call.stream, due))
+        call.give_credit()
 
     def _work(self) -> bool:
         budget = self._limits.turn
@@ -228,8 +227,8 @@ class Connection:
     def _feed(self, call: Call, each: Frame, payload: bytes) -> None:
         if each.flags & frames.END_STREAM:
             call.input_ended = True
-        elif due := call.inbound.due():
-            self.outgoing.put(frames.credit(each.stream, due))
+        else:
+            call.give_credit()
         if not payload:
             self._spend(1)
         self._reading = call

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace_controller.ingest.wire.messages import CallFault, Status
-from headrace_controller.ingest.wire.requests import (
+from headrace_controller.wire.messages import CallFault, Status
+from headrace_controller.wire.requests import (
     MalformedError,
     NotGrpcError,
     Request,
