@@ -8,7 +8,7 @@ import pytest
 
 from tests.simulation.closed_loop.plant import Cell, Loop
 
-PROJECTIONS = ("headroom", "equalise")
+PROJECTIONS = ("speed", "headroom", "equalise")
 
 
 def fleet(count: int = 3, **fields: float) -> dict[str, Cell]:

@@ -9,6 +9,7 @@ from prometheus_client import CollectorRegistry
 
 from headrace_controller.control.picking import Picking
 from headrace_controller.picker import cost
+from headrace_controller.picker.guards import REST_S, WINDOW
 from headrace_controller.picker.requests import Ask, Outcome, Pick
 from headrace_controller.projection import Intents
 from headrace_pb.v1 import telemetry_pb2 as pb
@@ -20,7 +21,14 @@ class Picked(Region):
 
     def __init__(self, *cells: str, more: str = "") -> None:
         super().__init__(f"picker: {{enabled: true, trickle: 0, tolerance: 0}}\n{more}")
-        self.picking = Picking(self.settings, self.clock, self.loop.fleet, CollectorRegistry())
+        self.registry, self.said = CollectorRegistry(), list[str]()
+        self.picking = Picking(
+            self.settings,
+            self.clock,
+            self.loop.fleet,
+            self.registry,
+            on_standing=lambda said, _: self.said.append(said),
+        )
         self.loop.witnesses.append(self.picking.feed)
         self.ports: dict[str, int] = {}
         self.asked = 0
@@ -155,6 +163,48 @@ def test_what_engines_say_moves_it_within_a_beat() -> None:
     assert {region.pick().cells[0] for _ in range(20)} == {"b"}
 
 
+def test_a_controller_that_starts_anew_goes_by_engines_figures() -> None:
+    """Its book is empty; what an earlier one has sent is in the engines' queues."""
+    region = Picked()
+    for cell in "ab":
+        region.join(cell)
+    for _ in range(3):
+        region.tell("a", waiting=12, in_flight=20)
+        region.tell("b")
+        region.tick()
+    table, slots = region.picking.picker.book.table, region.picking.picker.book.cells()
+    assert table[slots["a"], cost.OTHERS] == 12 * region.picking.picker.sizes.mean_tokens("m")
+    assert table[slots["a"], cost.RUNNING] == 20
+    assert region.picking.picker.book.open_requests == 0
+    assert {region.pick().cells[0] for _ in range(5)} == {"b"}
+
+
+def test_it_says_when_it_stands_aside_and_when_it_is_back() -> None:
+    region = Picked("a", "b")
+    guard = region.picking.picker.guard
+    for _ in range(WINDOW):
+        guard.took(1.0, region.clock.now())
+    assert region.pick().outcome is Outcome.RESTING
+    region.round(1)
+    assert "took longer than" in region.said[-1]
+    assert sampled(region, "headrace_picker_naming") == 0
+    assert sampled(region, "headrace_picker_rests_total", reason="slow") == 1
+    region.clock.advance(REST_S)
+    region.round()
+    assert region.said[-1] == ""
+    assert region.pick().outcome is Outcome.NAMED
+    assert sampled(region, "headrace_picker_naming") == 1
+    region.loop.intents = Intents(picker_off=True)
+    region.round(1)
+    assert region.said[-1] == "switched off by an operator"
+    assert sampled(region, "headrace_picker_rests_total", reason="slow") == 1
+    assert len(region.said) == 4, "once for each change"
+
+
+def sampled(region: Picked, name: str, **labels: str) -> float | None:
+    return region.registry.get_sample_value(name, labels)
+
+
 def test_far_cells_are_named_less_and_those_out_of_reach_never() -> None:
     region = Picked("a", "b")
     for _ in range(3):
@@ -211,3 +261,34 @@ def test_gpus_say_where_learning_starts() -> None:
     table = region.picking.picker.book.table
     rates = [table[region.picking.picker.book.get(cell), cost.S_PER_TOKEN] for cell in ("slow", "fast")]
     assert rates[0] / rates[1] == pytest.approx(989 / 65)
+
+
+def test_beats_tell_what_engines_computed_and_found_in_their_caches() -> None:
+    region = Picked("a")
+    blocks = tuple(range(8))
+
+    def work(prompt: int, cached: int) -> pb.WorkTotals:
+        return pb.WorkTotals(prompt_tokens=prompt, cached_tokens=cached)
+
+    region.round(work=work(10_000, 2_000))
+    assert region.picking.feed.status().cache_found is None
+    for _ in range(4):
+        pick = region.pick(tokens=4000, blocks=blocks)
+        region.picking.picker.answered(f"r{region.asked}", region.clock.now() + 0.1, pick.addresses[0])
+    region.round(1, work=work(26_000, 8_000))
+    found = region.picking.feed.status().cache_found
+    assert found is not None
+    assert found == pytest.approx(0.5, abs=0.02)
+    assert region.registry.get_sample_value("headrace_pick_cache_found_ratio") == pytest.approx(found)
+
+
+def test_engines_queues_teach_speeds_where_no_first_token_is_seen() -> None:
+    region = Picked("a", "b")
+    slot = region.picking.picker.book.get("a")
+    assert slot is not None
+    before = region.picking.picker.book.table[slot, cost.S_PER_TOKEN]
+    # 100 tokens a beat of 0.2 s: 500 a second.
+    for step in range(1, 200):
+        region.round(1, waiting=3, in_flight=4, work=pb.WorkTotals(prompt_tokens=100 * step))
+    after = region.picking.picker.book.table[slot, cost.S_PER_TOKEN]
+    assert after > 4 * before

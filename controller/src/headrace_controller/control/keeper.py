@@ -180,6 +180,7 @@ class Keeper:
             ready=life.state is CellState.READY,
             weights=loop.weights_by_model(cell_id),
             scores=_finite(loop.fleet.gateways, known.base),
+            speed=known.speed,
             unloaded_ttft_s=known.unloaded_ttft_s if known.unloaded_ttft_s > 0 else None,
             errors=KeptErrors.model_construct(
                 failed=known.errors.failed,

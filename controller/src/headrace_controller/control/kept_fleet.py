@@ -55,7 +55,7 @@ class KeptCell(Settings):
     """What is needed to route to a cell before its agent is heard again.
 
     `weights[model][gateway]` are the weights last published; empty where the cell had none.
-    `unloaded_ttft_s` is the least P95 TTFT that it has shown.
+    `unloaded_ttft_s` is the least P95 TTFT that it has shown, `speed` a SpeedRecord of what it can do.
     `scores[gateway]` are its settled weighted means, `rtt_ms[gateway]` the last round trips known.
     """
 
@@ -72,6 +72,7 @@ class KeptCell(Settings):
     weights: dict[str, dict[str, int]] = Field(default_factory=dict)
     scores: dict[str, float] = Field(default_factory=dict)
     unloaded_ttft_s: float | None = Field(None, gt=0)
+    speed: tuple[float, float, float, float, float] | None = None
     errors: KeptErrors | None = None
     rtt_ms: dict[str, float] = Field(default_factory=dict)
     drain: KeptDrain | None = None

@@ -9,7 +9,6 @@ storm of changes is still few publications.
 from __future__ import annotations
 
 import asyncio
-from collections import deque
 from contextlib import suppress
 
 from headrace_controller.control.chronicle import Chronicle
@@ -21,19 +20,17 @@ from headrace_controller.control.metrics import Metrics
 from headrace_controller.control.outside import Hands, Outside
 from headrace_controller.control.pace import QUIET_INTERVAL_S, SCORE_INTERVAL_S, Pace
 from headrace_controller.control.scoring import Scoring, scored_alike
+from headrace_controller.control.standing import Standing
 from headrace_controller.control.warm_start import restore
 from headrace_controller.control.witness import Witness
 from headrace_controller.ingest.reading import Reading
 from headrace_controller.inventory import Fleet
 from headrace_controller.lifecycle import Answer, Barrier, Book
-from headrace_controller.pressure import Alert, PressureModel, Pressures, choose_drains
+from headrace_controller.pressure import choose_drains
 from headrace_controller.projection import (
     NO_INTENTS,
-    CellExplanation,
     Intents,
     Plan,
-    Projected,
-    Projector,
 )
 from headrace_controller.settings import ControllerSettings
 from headrace_pb.v1 import telemetry_pb2 as pb
@@ -45,7 +42,7 @@ __all__ = ["QUIET_INTERVAL_S", "SCORE_INTERVAL_S", "ControlLoop", "Outside"]
 BY_EARLY_WARNING = "early warning"
 
 
-class ControlLoop:
+class ControlLoop(Standing):
     """Owns the inventory and the lives. Implements headrace_controller.ingest.intake.Sink."""
 
     def __init__(
@@ -115,61 +112,6 @@ class ControlLoop:
     def _demand(self) -> None:
         self._pace.demand()
         self._wake.set()
-
-    # What is known, for those who look on.
-
-    @property
-    def self_preservation(self) -> bool:
-        """True while expiries are withheld."""
-        return self._chronicle.alarm
-
-    @property
-    def alerts(self) -> deque[Alert]:
-        """The newest early warnings that began or ended, newest last."""
-        return self._chronicle.alerts
-
-    @property
-    def model(self) -> PressureModel:
-        """What scores the cells."""
-        return self._scoring.model
-
-    @property
-    def projector(self) -> Projector:
-        """What makes weights of the scores."""
-        return self._scoring.projector
-
-    @property
-    def pressures(self) -> Pressures | None:
-        """The last tick's scores; None before the first."""
-        return self._scoring.pressures
-
-    @property
-    def projected(self) -> Projected | None:
-        """The last tick's weights; None before the first."""
-        return self._scoring.projected
-
-    @property
-    def published(self) -> Plan | None:
-        """The plan that gateways were given last; None where they were given none."""
-        return self._scoring.published
-
-    @property
-    def plans(self) -> int:
-        """How many plans were published."""
-        return self._scoring.plans
-
-    def weights_by_model(self, cell_id: str) -> dict[str, dict[str, int]]:
-        """The published weights of a cell, by model and gateway; empty where it has none."""
-        return self._scoring.weights_by_model(cell_id)
-
-    def weights_of(self, cell_id: str) -> dict[str, int]:
-        """The published weight of a cell at each gateway; the most of its pools, 0 = in none."""
-        return self._scoring.weights_of(cell_id)
-
-    def explain(self, cell_id: str, gateway: str) -> CellExplanation | None:
-        """Why the cell's weight is what it is, as of the last tick; None where it was not scored. Raises
-        KeyError for an unknown cell, ValueError for an unknown gateway."""
-        return self._scoring.explain(cell_id, gateway)
 
     # Messages, from ingest.
 

@@ -7,7 +7,7 @@ import math
 from headrace_controller.control.kept_fleet import KeptCell, KeptDrain, KeptFleet
 from headrace_controller.inventory import Fleet
 from headrace_controller.lifecycle import Book, Event, EventKind
-from headrace_controller.pressure import ErrorRecord, PressureModel, ScoreRecord
+from headrace_controller.pressure import ErrorRecord, PressureModel, ScoreRecord, SpeedRecord
 from headrace_controller.projection import Projector
 from headrace_controller.settings import ControllerSettings
 from headrace_pb.v1 import telemetry_pb2 as pb
@@ -94,4 +94,5 @@ def _record(cell: KeptCell, gateways: tuple[str, ...]) -> ScoreRecord:
         errors = ErrorRecord(kept.failed, kept.total, kept.seen, plain, kept.counted)
     unloaded_s = math.nan if cell.unloaded_ttft_s is None else cell.unloaded_ttft_s
     scores = tuple(cell.scores.get(gateway, math.nan) for gateway in gateways)
-    return ScoreRecord(scores, errors, unloaded_s)
+    speed = SpeedRecord() if cell.speed is None else SpeedRecord(*cell.speed)
+    return ScoreRecord(scores, errors, unloaded_s, speed)

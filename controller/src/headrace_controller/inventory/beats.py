@@ -19,6 +19,7 @@ from headrace_controller.ingest.reading import (
     SERVING_MS,
     SIGNALS_AT,
     TOTAL_KINDS,
+    WORK,
     Reading,
 )
 from headrace_controller.inventory.columns import Columns, Ints
@@ -44,7 +45,7 @@ def write_cells(
     columns.telemetry_at[rows] = now
     columns.signals[rows] = block[:, SIGNALS_AT]
     columns.health[rows] = block[:, HEALTH_AT]
-    columns.in_flight[rows] = block[:, IN_FLIGHT]
+    columns.in_flight[rows], columns.work_tokens[rows] = block[:, IN_FLIGHT], block[:, WORK]
     columns.hardware_source[rows] = reading.hardware
     read_at = now - block[:, ENGINE_AGE_MS : HARDWARE_AGE_MS + 1] / 1000
     columns.engine_read_at[rows], columns.hardware_read_at[rows] = read_at[:, 0], read_at[:, 1]

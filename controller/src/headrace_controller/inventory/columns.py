@@ -56,6 +56,7 @@ _COLUMNS: Final[dict[str, _Column]] = {
     "engine_at": _Column(np.float64, NEVER),
     "serving_ms": _Column(np.float64, 0.0),
     "in_flight": _Column(np.float64, np.nan),
+    "work_tokens": _Column(np.float64, np.nan),
     "signals": _Column(np.float64, np.nan, len(CELL_SIGNALS)),
     "engine_read_at": _Column(np.float64, np.nan),
     "hardware_read_at": _Column(np.float64, np.nan),
@@ -119,6 +120,9 @@ class Columns:
     """When `engine_state` was said last."""
     serving_ms: Floats
     in_flight: Floats
+    work_tokens: Floats
+    """Tokens that the engine has computed since its start; NaN where it, or the activity of the tensor
+    pipes that they took, is not told."""
     signals: Floats
     """(n, 8) in the order of CELL_SIGNALS, raw units, NaN = absent."""
     engine_read_at: Floats

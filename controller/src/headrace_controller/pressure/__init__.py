@@ -8,6 +8,7 @@ from headrace_controller.pressure.model import NEUTRAL, PressureModel, ScoreReco
 from headrace_controller.pressure.pressures import Pressures, SignalShare, Smoothing
 from headrace_controller.pressure.ranges import Ranges, normalise, resolve_ranges
 from headrace_controller.pressure.score import SCORERS, count_present, fill, saturate, score
+from headrace_controller.pressure.speed import SpeedRecord, Speeds
 
 __all__ = [
     "NEUTRAL",
@@ -22,6 +23,8 @@ __all__ = [
     "ScoreRecord",
     "SignalShare",
     "Smoothing",
+    "SpeedRecord",
+    "Speeds",
     "Warnings",
     "choose_drains",
     "count_present",

@@ -6,10 +6,11 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
+from typing import NamedTuple
 
 import numpy as np
 
-from headrace_controller.inventory import Fleet, RowMemory
+from headrace_controller.inventory import Fleet, Pools, RowMemory
 from headrace_controller.inventory.columns import NEVER
 from headrace_controller.lifecycle import CellState
 from headrace_controller.pressure.early import EarlyWarning
@@ -18,6 +19,7 @@ from headrace_controller.pressure.pressures import Pressures, Smoothing, Times
 from headrace_controller.pressure.ranges import CELLS, ERROR, Flags, Floats, resolve_ranges, scale
 from headrace_controller.pressure.score import SCORERS, count_present, fill, saturate, score
 from headrace_controller.pressure.settle import Settler
+from headrace_controller.pressure.speed import COMPUTE, UNKNOWN, SpeedLearner, SpeedRecord
 from headrace_controller.pressure.unloaded import TTFT, TtftRanges
 from headrace_controller.settings import PressureSettings
 from headrace_shared.signals import GPU_SIGNALS, INDEX
@@ -37,12 +39,23 @@ class ScoreRecord:
     """What one cell's pressure depends on besides its figures, to outlive a controller.
 
     `base` is the settled weighted mean as seen from each gateway, NaN = none yet;
-    `unloaded_ttft_s` is the least P95 TTFT that it has shown, NaN = none yet.
+    `unloaded_ttft_s` is the least P95 TTFT that it has shown, NaN = none yet; `speed` is what was learned
+    of what it can do.
     """
 
     base: tuple[float, ...]
     errors: ErrorRecord
     unloaded_ttft_s: float = math.nan
+    speed: SpeedRecord = UNKNOWN
+
+
+class _Errors(NamedTuple):
+    """(n,): failed shares and by how many requests, what is beyond the pool's, and that normalised."""
+
+    estimate: Floats
+    samples: Floats
+    over: Floats
+    scaled: Floats
 
 
 class PressureModel:
@@ -70,63 +83,48 @@ class PressureModel:
         low, high = float(self._ranges.low[TTFT]), float(self._ranges.high[TTFT])
         self._ttft = TtftRanges(settings, ttft_slos, low, high)
         self.early = EarlyWarning(settings.early_warning, settings.stale_after_s)
+        self._speed = SpeedLearner()
         self._base = RowMemory({"base": np.nan, "mean": np.nan, "good_at": NEVER}, width=gateways)
         self._settler = Settler(gateways, settings.smoothing_s, settings.settle_s)
         self._last_tick = NEVER
 
     def tick(self, fleet: Fleet, now: float) -> Pressures:
         """Score every row; `now` must not run backwards (a step back counts as no time)."""
-        n, ranges = fleet.size, self._ranges
-        pools = fleet.pools()
+        n, pools = fleet.size, fleet.pools()
+        ready = fleet.state[:n] == CellState.READY
         engine_fresh = _engine_fresh(fleet, now, self._settings.stale_after_s)
         raw_cell, raw_path, lost = self._fresh_signals(fleet, now, engine_fresh)
-        estimate = self._errors.estimate(fleet, now)
-        ready = fleet.state[:n] == CellState.READY
-        samples = self._errors.samples()
-        over = excess(estimate, samples, pools, ready)
-        errors = scale(over, ranges.low[ERROR], ranges.high[ERROR])
-        cell = scale(raw_cell, ranges.low[:CELLS], ranges.high[:CELLS])
+        errors = self._judge_errors(fleet, ready, now)
         ttft_high = self._ttft.find(fleet, raw_cell[:, TTFT], now)
-        if ttft_high is not None:
-            cell[:, TTFT] = scale(raw_cell[:, TTFT], ranges.low[TTFT], ttft_high)
-        path = scale(raw_path, ranges.low[CELLS:], ranges.high[CELLS:])
-        # Nothing comes back over it: that is measured, and the worst a path can be.
-        path[lost] = 1.0
+        cell, path = self._scale(raw_cell, raw_path, lost, ttft_high)
         # The estimate outlives its telemetry; it must not make up a quorum by that.
-        cell[:, ERROR] = np.where(engine_fresh, errors, np.nan)
+        cell[:, ERROR] = np.where(engine_fresh, errors.scaled, np.nan)
         # What is left of a silent agent's figures grows old piece by piece, and no part is the whole.
         frozen = fleet.held[:n] | fleet.telemetry_lost[:n]
         quorum = (count_present(cell, path, self._weight) >= self._settings.quorum) & ~frozen
-        scored_cell = fill(cell, self._weight[:CELLS], pools, ready)
-        # An excess that is not known yet is none, whatever the others' is.
-        scored_cell[:, ERROR] = np.where(np.isnan(errors), 0.0, errors)
-        scored_path = path
-        if np.isnan(path).any():
-            scored_path = np.stack([fill(each, self._weight[CELLS:], pools, ready) for each in path])
+        scored_cell, scored_path = self._fill(cell, path, errors.scaled, pools, ready)
         mean = score(scored_cell, scored_path, self._weight)
         smoothing = self._smooth(fleet, mean, quorum, ready, now, frozen)
-        base = smoothing.base
-        raw, pressure = saturate(np.where(quorum, mean, base), errors), saturate(base, errors)
         early, alerts = self.early.tick(fleet, now)
-        if early is not None and early.added.any():
-            raw, pressure = np.minimum(raw + early.added, 1.0), np.minimum(pressure + early.added, 1.0)
+        added = early.added if early is not None and early.added.any() else None
         return Pressures(
-            raw=raw,
-            pressure=pressure,
+            raw=_pressure(np.where(quorum, mean, smoothing.base), errors.scaled, added),
+            pressure=_pressure(smoothing.base, errors.scaled, added),
             quorum=quorum,
-            error_estimate=estimate,
-            error_samples=samples,
-            error_excess=over,
-            errors=errors,
+            error_estimate=errors.estimate,
+            error_samples=errors.samples,
+            error_excess=errors.over,
+            errors=errors.scaled,
             errors_by_gateways=self._errors.by_gateways,
-            base=base,
+            base=smoothing.base,
             smoothing=smoothing,
+            speeds=self._speed.tick(fleet, raw_cell[:, COMPUTE], ready, now),
             early=early,
             alerts=alerts,
             generation=fleet.generation[:n].copy(),
             pools=pools,
             ready=ready,
-            ranges=ranges,
+            ranges=self._ranges,
             ttft_high=ttft_high,
             raw_cell=raw_cell,
             raw_path=raw_path,
@@ -138,11 +136,42 @@ class PressureModel:
             times=_times(fleet, now),
         )
 
+    def _judge_errors(self, fleet: Fleet, ready: Flags, now: float) -> _Errors:
+        estimate, samples = self._errors.estimate(fleet, now), self._errors.samples()
+        over = excess(estimate, samples, fleet.pools(), ready)
+        scaled = scale(over, self._ranges.low[ERROR], self._ranges.high[ERROR])
+        return _Errors(estimate, samples, over, scaled)
+
+    def _scale(
+        self, raw_cell: Floats, raw_path: Floats, lost: Flags, ttft_high: Floats | None
+    ) -> tuple[Floats, Floats]:
+        """(n, 8) and (G, n, 2): what was measured, by its ranges."""
+        ranges = self._ranges
+        cell = scale(raw_cell, ranges.low[:CELLS], ranges.high[:CELLS])
+        if ttft_high is not None:
+            cell[:, TTFT] = scale(raw_cell[:, TTFT], ranges.low[TTFT], ttft_high)
+        path = scale(raw_path, ranges.low[CELLS:], ranges.high[CELLS:])
+        # Nothing comes back over it: that is measured, and the worst a path can be.
+        path[lost] = 1.0
+        return cell, path
+
+    def _fill(
+        self, cell: Floats, path: Floats, errors: Floats, pools: Pools, ready: Flags
+    ) -> tuple[Floats, Floats]:
+        """What is scored: `cell` and `path` with the gaps filled."""
+        scored = fill(cell, self._weight[:CELLS], pools, ready)
+        # An excess that is not known yet is none, whatever the others' is.
+        scored[:, ERROR] = np.where(np.isnan(errors), 0.0, errors)
+        if not np.isnan(path).any():
+            return scored, path
+        return scored, np.stack([fill(each, self._weight[CELLS:], pools, ready) for each in path])
+
     def record(self, fleet: Fleet, row: int) -> ScoreRecord:
         """What is known of one row, as of the last tick."""
         self._base.follow(fleet)
         base = self._settler.record(fleet, row)
-        return ScoreRecord(base, self._errors.record(fleet, row), self._ttft.record(fleet, row))
+        errors, unloaded_s = self._errors.record(fleet, row), self._ttft.record(fleet, row)
+        return ScoreRecord(base, errors, unloaded_s, self._speed.record(fleet, row))
 
     def restore(self, fleet: Fleet, row: int, record: ScoreRecord, now: float) -> None:
         """Go on from a record of the row's cell; its scores are held from `now` on."""
@@ -150,6 +179,7 @@ class PressureModel:
         self._base["base"][row] = record.base
         self._base["good_at"][row] = now
         self._settler.restore(fleet, row, record.base)
+        self._speed.restore(fleet, row, record.speed)
         self._errors.restore(fleet, row, record.errors)
         self._ttft.restore(fleet, row, record.unloaded_ttft_s)
         # The time from here to the first tick is all that its figures are worth beside the record.
@@ -212,6 +242,12 @@ class PressureModel:
         known = np.where(np.isnan(found), medians, found)
         known = np.where(np.isnan(known), NEUTRAL, known)
         return Smoothing(known, mean, smoothed, before, aim, float(step), as_is, settled, decayed, medians)
+
+
+def _pressure(mean: Floats, errors: Floats, added: Floats | None) -> Floats:
+    """(G, n): errors take their part of what the mean leaves, and warnings are added."""
+    pressure = saturate(mean, errors)
+    return pressure if added is None else np.minimum(pressure + added, 1.0)
 
 
 def _stale(read_at: Floats, now: float, limit: float) -> Flags:

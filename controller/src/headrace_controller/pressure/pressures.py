@@ -13,6 +13,7 @@ from headrace_controller.inventory import Pools
 from headrace_controller.pressure.early import Alert, Warnings
 from headrace_controller.pressure.ranges import Ranges
 from headrace_controller.pressure.settle import Settled
+from headrace_controller.pressure.speed import Speeds
 from headrace_controller.pressure.unloaded import TTFT
 from headrace_shared.signals import SIGNALS, Origin
 
@@ -93,7 +94,8 @@ class Pressures:
     `error_excess` their excess over the pool, NaN = not known; `errors` (n,) is that normalised;
     `errors_by_gateways` (n,): whose are judged by what gateways saw, None = nobody's.
     `base` (G, n): the settled weighted mean, before the error excess takes its part of what is left of
-    1, and `early` warnings are added; `smoothing` says how it came about. `alerts` began or ended.
+    1, and `early` warnings are added; `smoothing` says how it came about. `speeds` is
+    what cells can do, as learned. `alerts` began or ended.
     `normalised_…` is what was measured, NaN = absent; `scored_…` is the same with the gaps filled
     as far as they can be. `ttft_high` (n,) where it is not the range's. `generation` (n,) tells
     whether a row is still the same cell's.
@@ -109,6 +111,7 @@ class Pressures:
     errors_by_gateways: Flags | None
     base: Floats
     smoothing: Smoothing
+    speeds: Speeds
     early: Warnings | None
     alerts: tuple[Alert, ...]
     generation: Ints
@@ -132,7 +135,7 @@ class Pressures:
 
     def health(self) -> Floats:
         """(n,) in [0, 1]: what failed requests and early warnings leave of each cell."""
-        health = 1.0 - np.nan_to_num(self.errors)
+        health: Floats = 1.0 - np.fmax(self.errors, 0.0)  # fmax takes what is a number
         return health if self.early is None else health * np.maximum(1.0 - self.early.added, 0.0)
 
     def explain(self, gateway: int, row: int) -> tuple[SignalShare, ...]:

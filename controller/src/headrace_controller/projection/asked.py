@@ -18,7 +18,9 @@ class Asked(NamedTuple):
     `keys` (m,) stay with a membership for its life; the same array means the same members. `pressure`
     (G, m) in [0, 1]; `ramp` (m,) in [0, 1], 1 = fully ramped; `pool` (m,) numbers of `pools` pools;
     `held` (m,) or (G, m) keep what they have whatever comes of it. `health` (m,) in [0, 1] is what
-    failed requests and early warnings leave, where it is not in the pressure.
+    failed requests and early warnings leave, where it is not in the pressure. `speed` (m,) is what
+    each can do in proportion to its pool, and `blind` (m,) are those of which nothing tells it, None =
+    nobody.
     """
 
     keys: Ints
@@ -29,3 +31,5 @@ class Asked(NamedTuple):
     held: Flags
     now: float
     health: Floats | float = 1.0
+    speed: Floats | float = 1.0
+    blind: Flags | None = None

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -19,6 +20,7 @@ from headrace_controller.pressure.evidence import KINDS
 from headrace_controller.pressure.ranges import ERROR
 from headrace_controller.projection.headroom import LEAST_HEADROOM, best_of, rooms
 from headrace_controller.projection.projector import Projected
+from headrace_controller.projection.speed import Capacity
 from headrace_controller.settings import ProjectionSettings
 
 
@@ -88,7 +90,11 @@ class WeightTerm:
     greatest room of the pool: target = max(1, round(max_weight x room / best)). Under `equalise` room =
     exp(log_weight) x ramp x health^sharpness, health being what failed requests and early warnings leave,
     and `step` was the last change of the log-weight, by how far the `measured` load, which is not
-    settled, is from its pool's, the `aim`. `would_be` is what shadow mode holds back.
+    settled, is from its pool's, the `aim`. Under `speed` room = speed x (relief x health)^sharpness x ramp;
+    relief is 1, or where the `measured` load is more than `spread` above the `usual` one of the pool
+    (1 - measured) / (1 - usual - spread), or for a cell that is `blind`, nothing telling of its speed,
+    (1 - measured) / (1 - usual). Where it makes no difference what is usual, it is not worked out.
+    `would_be` is what shadow mode holds back.
     """
 
     model: str
@@ -104,6 +110,12 @@ class WeightTerm:
     step: float | None = None
     log_weight: float | None = None
     health: float | None = None
+    speed: float | None = None
+    speed_error: float | None = None
+    usual: float | None = None
+    spread: float | None = None
+    relief: float | None = None
+    blind: bool | None = None
     max_weight: int | None = None
     target: int | None = None
     override: int | None = None
@@ -258,9 +270,11 @@ def _weight(
 
 def _origin(
     pressures: Pressures, projected: Projected, settings: ProjectionSettings, gateway: int, member: int
-) -> dict[str, float]:
+) -> dict[str, Any]:
     """What the target came of, by projection."""
     at, feedback = (gateway, member), projected.feedback
+    if isinstance(feedback, Capacity):
+        return _capacity(pressures, feedback, settings, at, int(projected.row[member]))
     if feedback is not None:
         room, best = feedback.room, np.broadcast_to(feedback.best, feedback.room.shape)
         return {
@@ -279,6 +293,24 @@ def _origin(
     best = best_of(room, projected.pool[own], 1)
     mine = room[0, int(np.flatnonzero(own == member)[0])]
     return {"sharpness": settings.sharpness, "room": float(mine), "best": float(best[0, 0])}
+
+
+def _capacity(
+    pressures: Pressures, found: Capacity, settings: ProjectionSettings, at: tuple[int, int], row: int
+) -> dict[str, Any]:
+    return {
+        "measured": float(found.load[at]),
+        "usual": float(found.usual[at]),
+        "spread": settings.spread,
+        "relief": float(found.relief[at]),
+        "health": float(np.broadcast_to(found.health, found.room.shape)[at]),
+        "speed": float(np.broadcast_to(found.speed, found.room.shape)[at]),
+        "speed_error": _known(pressures.speeds.error[row]),
+        "blind": bool(pressures.speeds.blind[row]),
+        "sharpness": settings.sharpness,
+        "room": float(found.room[at]),
+        "best": float(np.broadcast_to(found.best, found.room.shape)[at]),
+    }
 
 
 def _decision(projected: Projected, gateway: int, member: int, override: int | None) -> str:

@@ -15,6 +15,10 @@ Ints = NDArray[np.int64]
 # Keeps ratios defined where every cell of a pool is at pressure 1 or at the start of its ramp.
 LEAST_HEADROOM: Final = 1e-6
 LEAST_RAMP: Final = 1e-3
+# In arrays: numpy takes longer to make one of a number than to go through nine cells with it.
+SOME_HEADROOM: Final = np.array(LEAST_HEADROOM)
+SOME_RAMP: Final = np.array(LEAST_RAMP)
+ONE: Final = np.array(1.0)
 
 
 def headroom(pressure: Floats, ramp: Floats, pool: Ints, pools: int, settings: ProjectionSettings) -> Ints:
@@ -29,15 +33,14 @@ def headroom(pressure: Floats, ramp: Floats, pool: Ints, pools: int, settings: P
         return np.zeros(pressure.shape, dtype=np.int64)
     room = rooms(pressure, ramp, settings.sharpness)
     room *= settings.max_weight / best_of(room, pool, pools)
-    weights: Ints = np.maximum(np.rint(room), 1.0).astype(np.int64)
+    weights: Ints = np.maximum(np.rint(room), ONE).astype(np.int64)
     return weights
 
 
 def rooms(pressure: Floats, ramp: Floats, sharpness: float) -> Floats:
     """(G, m): sharpened headroom of which the ramp's part is in force."""
-    room: Floats = np.maximum(1.0 - pressure, LEAST_HEADROOM) ** sharpness
-    if ramp.min(initial=1.0) < 1.0:
-        room *= np.maximum(ramp, LEAST_RAMP)
+    room: Floats = np.maximum(1.0 - pressure, SOME_HEADROOM) ** sharpness
+    room *= np.maximum(ramp, SOME_RAMP)
     return room
 
 

@@ -20,6 +20,9 @@ _SMALL_SHARE: Final = 0.1
 # A weight that turns back must have more reason than one that goes on: a loop whose answer comes late,
 # as that of queues does, would else swing around its deadband for ever.
 _TURN: Final = 2.0
+# What is firm and wanted without a change for so long is told, however little it is: cells that are equal
+# again have equal weights again.
+_SETTLED_S: Final = 30.0
 _ROUNDING: Final = 1e-9
 
 
@@ -28,7 +31,8 @@ class Members(NamedTuple):
     """m cells in their pools, now. `keys` (m,) are distinct and stay with a membership for its
     life. `weights` (G, m) are the projection's; `raw` (G, m) this tick's pressures; `held` (m,) or
     (G, m) keep what was pushed last; `ramping` (m,) have not reached their full weight yet; `exact`
-    (m,) get their weight as it is. None = nobody."""
+    (m,) get their weight as it is; `firm` (G, m) go by what is held where it comes from, and not by a
+    reading of the moment. None = nobody."""
 
     keys: Ints
     weights: Ints
@@ -36,6 +40,7 @@ class Members(NamedTuple):
     held: Flags
     ramping: Flags | None = None
     exact: Flags | None = None
+    firm: Flags | None = None
 
 
 class _Pushed(NamedTuple):
@@ -50,6 +55,14 @@ class _Pushed(NamedTuple):
     ramping: Flags | None
     found: Flags | None = None
     trend: Ints | None = None
+
+
+class _Wanted(NamedTuple):
+    """What was wanted last, and since when each weight (G, m) is that, while any is not what was told."""
+
+    keys: Ints
+    weights: Ints
+    since: Floats
 
 
 class Verdict(NamedTuple):
@@ -75,7 +88,8 @@ class Hysteresis:
     """Remembers what was pushed last and judges each tick against it.
 
     A member within the deadband keeps its weight, also when others move, unless its ramp has just
-    ended or its new weight is the least one; to turn back takes more than to go on. Weights are
+    ended, its new weight is the least one, or is firm and the same for long; to turn back takes more than to
+    go on. Weights are
     pushed at most once per `push_interval_s`; at once when members come or go, when `force` says so,
     or when a raw pressure has risen by more than `emergency` since the last push and that moves a
     weight. A push changes no weight by more than the factor `max_change`, or by 1 where that is more;
@@ -89,6 +103,7 @@ class Hysteresis:
         self._low, self._high = reaches(settings.max_weight, settings.max_change)
         self._pushed: _Pushed | None = None
         self._pushed_at = NEVER
+        self._wanted: _Wanted | None = None
 
     def seed(self, members: Members, now: float) -> None:
         """Take the members' weights as pushed, without a push of this controller's own."""
@@ -100,7 +115,7 @@ class Hysteresis:
         whatever the weights are, and `due` one to push as soon as `push_interval_s` has passed."""
         was = self._align(members)
         free = _any(members.ramping, was.ramping, members.exact)
-        moved = self._moved(members, was)
+        moved = self._moved(members, was, now)
         weights, limited = was.weights, None
         if moved is not None:
             bounded = self._bound(members.weights, was.weights, free)
@@ -161,31 +176,43 @@ class Hysteresis:
             trend=None if pushed.trend is None else np.where(found, pushed.trend[:, at], 0),
         )
 
-    def _moved(self, members: Members, was: _Pushed) -> Flags | None:
+    def _moved(self, members: Members, was: _Pushed, now: float) -> Flags | None:
         """(G, m): whose weight changes enough to be told; None where nobody's does."""
         new, old = members.weights, was.weights
-        if was.found is None and np.array_equal(new, old):
+        different = new != old
+        if was.found is None and not np.count_nonzero(different):
+            self._wanted = None
             return None
-        enough = self._is_enough(new, old, was.trend)
-        if was.ramping is not None:
-            enough |= was.ramping if members.ramping is None else was.ramping & ~members.ramping
-        enough |= (new == 1) & (old > 1)
-        moved: Flags = (new != old) & enough & ~members.held
+        moved: Flags = different & ~members.held
+        if self._settings.deadband:
+            enough = self._is_enough(members, was)
+            moved &= enough if members.firm is None else enough | self._has_stood(members, members.firm, now)
         if members.exact is not None:
-            moved |= members.exact & (new != old)
+            moved |= members.exact & different
         return moved if was.found is None else moved | ~was.found
 
-    def _is_enough(self, new: Ints, old: Ints, trend: Ints | None) -> Flags:
-        deadband = self._settings.deadband
-        if not deadband:
-            different: Flags = new != old
-            return different
+    def _has_stood(self, members: Members, firm: Flags, now: float) -> Flags:
+        """(G, m): whose weight is firm, and wanted for so long that it is told whatever its deadband."""
+        wanted = self._wanted
+        if wanted is None or wanted.keys is not members.keys:
+            since = np.full(members.weights.shape, now)
+        else:
+            since = np.where(members.weights == wanted.weights, wanted.since, now)
+        self._wanted = _Wanted(members.keys, members.weights, since)
+        stood: Flags = firm & (now - since >= _SETTLED_S)
+        return stood
+
+    def _is_enough(self, members: Members, was: _Pushed) -> Flags:
+        """(G, m): whose new weight is out of its deadband, or is told whatever that says."""
+        new, old = members.weights, was.weights
         size = np.maximum(np.maximum(new, old), _SMALL_SHARE * self._settings.max_weight)
         change = new - old
-        least = deadband * size
-        if trend is not None:
-            least = np.where(change * trend < 0, _TURN * least, least)
-        enough: Flags = np.abs(change) > least
+        least = self._settings.deadband * size
+        if was.trend is not None:
+            least = np.where(change * was.trend < 0, _TURN * least, least)
+        enough: Flags = (np.abs(change) > least) | (new == 1)
+        if was.ramping is not None:
+            enough |= was.ramping if members.ramping is None else was.ramping & ~members.ramping
         return enough
 
     def _bound(self, new: Ints, old: Ints, free: Flags | None) -> Ints:
@@ -198,10 +225,10 @@ class Hysteresis:
             return "first"
         if was.found is not None and not (was.found.all() and len(self._pushed.keys) == len(members.keys)):
             return "membership"
-        if moved is None or not moved.any():
+        if moved is None or not np.count_nonzero(moved):
             return ""
         risen = (members.raw - was.raw > self._settings.emergency) & ~members.held
-        if risen.any():
+        if np.count_nonzero(risen):
             return "emergency"
         return "weights" if now - self._pushed_at >= self._settings.push_interval_s else ""
 

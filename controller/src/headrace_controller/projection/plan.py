@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Final, NamedTuple, overload
 
 from headrace_controller.capability import SizeBound
@@ -116,8 +117,7 @@ class PoolShape:
 PLAIN: Final = PoolShape()
 
 
-@dataclass(frozen=True, slots=True)
-class Plan:
+class Plan(NamedTuple):
     """A whole, consistent fleet: `pools[model][gateway]` are the endpoints, sorted by cell id.
 
     Every pool names every gateway; a pool without a READY cell stands there with no endpoints,
@@ -126,9 +126,9 @@ class Plan:
     still holds all cells, by the weights that hold for its requests together.
     """
 
-    pools: Mapping[str, Mapping[str, Endpoints]] = field(default_factory=dict)
-    shapes: Mapping[str, PoolShape] = field(default_factory=dict)
-    classes: Mapping[str, Sequence[Mapping[str, Endpoints]]] = field(default_factory=dict)
+    pools: Mapping[str, Mapping[str, Endpoints]] = MappingProxyType({})
+    shapes: Mapping[str, PoolShape] = MappingProxyType({})
+    classes: Mapping[str, Sequence[Mapping[str, Endpoints]]] = MappingProxyType({})
 
     def shape(self, model: str) -> PoolShape:
         """The shape of a pool."""

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
 
 from headrace_controller.capability import Guide
 from headrace_controller.inventory import Fleet, Pools, RowMemory
-from headrace_controller.lifecycle import CellState
 from headrace_controller.pressure import Pressures
 from headrace_controller.projection.asked import Asked
 from headrace_controller.projection.build import PlanBuilder
@@ -19,16 +17,14 @@ from headrace_controller.projection.equalise import Feedback
 from headrace_controller.projection.headroom import Floats, Ints, ramps
 from headrace_controller.projection.hysteresis import NEVER, Flags, Hysteresis, Members, Verdict
 from headrace_controller.projection.intents import NO_INTENTS, Intents
-from headrace_controller.projection.placement import place, set_weights
+from headrace_controller.projection.lineup import READY, Lineup, keys_of, line_up
 from headrace_controller.projection.plan import Plan
 from headrace_controller.projection.projections import PROJECTIONS
+from headrace_controller.projection.speed import Capacity
 from headrace_controller.settings import ProjectionSettings
 
-_POOL_BITS = 24
 # The error excess, normalised, from which gateways lower the weight of a cell whose agent is silent.
 FAILING = 0.1
-# An enum's member is looked up slowly, and this one at every tick.
-_READY = int(CellState.READY)
 
 
 class Projected(NamedTuple):
@@ -57,24 +53,7 @@ class Projected(NamedTuple):
     reach: Callable[[int], tuple[int, int]]
     intents: Intents = NO_INTENTS
     overrides: Ints | None = None
-    feedback: Feedback | None = None
-
-
-@dataclass(frozen=True)
-class _Lineup:
-    """Who may have requests: their numbers among the memberships of `pools`, rows, pools and keys
-    (m,), and the weights set for them. The same object is used for as long as nothing of it changes,
-    so that its arrays can be told by identity."""
-
-    pools: Pools
-    ready: bytes
-    intents: Intents
-    addresses: int
-    members: Ints
-    row: Ints
-    pool: Ints
-    keys: Ints
-    overrides: Ints | None
+    feedback: Feedback | Capacity | None = None
 
 
 class Projector:
@@ -89,7 +68,7 @@ class Projector:
         self._shadow: Hysteresis | None = None
         self._intents = NO_INTENTS
         self._models: tuple[str, ...] = ()
-        self._lineup: _Lineup | None = None
+        self._lineup: Lineup | None = None
         self._builder = PlanBuilder(gateways)
         self._class_steps = ClassSteps(settings)
         self._patience_ends = NEVER
@@ -105,21 +84,12 @@ class Projector:
     ) -> Projected:
         """Judge this tick. `pressures` must be of this tick; `force` pushes at once, after a
         change in the lifecycle; so does a change of `intents`."""
-        lineup = self._line_up(fleet, intents)
-        pools, row, pool = lineup.pools, lineup.row, lineup.pool
-        ramp = ramps(fleet.ready_since[row], now, self._ramp_s)
+        lineup = self._lineup = line_up(fleet, intents, self._settings.max_weight, self._lineup)
+        pools, row = lineup.pools, lineup.row
+        ramp = ramps(fleet.ready_since[row], now, self._ramp_s) if self._ramp_s else lineup.full
         held = self._held(fleet, pressures, row, now)
-        if self._projection.live:
-            pressure, health = pressures.load().take(row, axis=1), pressures.health()[row]
-            asked = Asked(lineup.keys, pressure, ramp, pool, len(pools.models), held, now, health)
-        else:
-            pressure = pressures.pressure.take(row, axis=1)
-            asked = Asked(lineup.keys, pressure, ramp, pool, len(pools.models), held, now)
-        target = self._projection.project(asked)
-        ramping = ramp < 1.0 if ramp.min(initial=1.0) < 1.0 else None
-        members = Members(lineup.keys, target, pressures.raw.take(row, axis=1), held, ramping)
-        if lineup.overrides is not None:
-            members = _with_overrides(members, lineup.overrides)
+        target = self._projection.project(self._ask(lineup, pressures, ramp, held, now))
+        members = _members(lineup, target, pressures, held, ramp, self._projection.firm)
         why = self._why(force, pools, intents)
         still = intents.shadow or intents.frozen
         if still:
@@ -134,7 +104,7 @@ class Projector:
             self._models, self._intents = pools.models, intents
             plan = self._build(fleet, lineup, verdict, still)
         return Projected(
-            plan, verdict.reason, pools, row, pool, target, verdict.before, verdict.weights,
+            plan, verdict.reason, pools, row, lineup.pool, target, verdict.before, verdict.weights,
             ramp, held, shown, self._hysteresis.reach, intents, lineup.overrides, self._projection.feedback,
         )  # fmt: skip
 
@@ -160,14 +130,14 @@ class Projector:
         pools = fleet.pools()
         kept = [
             (member, list(told.values()))
-            for member in np.flatnonzero(fleet.state[pools.row] == _READY).tolist()
+            for member in np.flatnonzero(fleet.state[pools.row] == READY).tolist()
             if (told := self._told(weights, fleet, pools, member)) is not None
         ]
         members = np.array([member for member, _ in kept], dtype=np.int64)
         told_weights = np.array([row for _, row in kept], dtype=np.int64).reshape(-1, len(self._gateways)).T
         blank = np.zeros(len(members), dtype=np.bool_)
         raw = np.ones(told_weights.shape)
-        keys = _keys(fleet, pools, members)
+        keys = keys_of(fleet, pools, members)
         self._seeded.follow(fleet)
         self._patience_ends = now + patience_s
         self._seeded["until"][pools.row[members]] = self._patience_ends
@@ -190,28 +160,19 @@ class Projector:
         if kept:
             members = np.array([member for member, _ in kept], dtype=np.int64)
             rows = np.array([row for _, row in kept], dtype=np.int64)
-            self._class_steps.seed(model, length, _keys(fleet, pools, members), rows.T)
+            self._class_steps.seed(model, length, keys_of(fleet, pools, members), rows.T)
 
-    def _line_up(self, fleet: Fleet, intents: Intents) -> _Lineup:
-        pools, last = fleet.pools(), self._lineup
-        ready = fleet.state[pools.row] == _READY
-        mask = ready.tobytes()
-        if (
-            last is None
-            or last.pools is not pools
-            or last.ready != mask
-            or last.intents is not intents
-            or last.addresses != fleet.addresses_version
-        ):
-            members = np.flatnonzero(place(fleet, pools, ready, intents))
-            row, pool, keys = pools.row[members], pools.pool[members], _keys(fleet, pools, members)
-            overrides = set_weights(fleet, intents, row, self._settings.max_weight)
-            version = fleet.addresses_version
-            last = _Lineup(pools, mask, intents, version, members, row, pool, keys, overrides)
-            self._lineup = last
-        return last
+    def _ask(self, lineup: Lineup, pressures: Pressures, ramp: Floats, held: Flags, now: float) -> Asked:
+        row, pools = lineup.row, len(lineup.pools.models)
+        if self._projection.asks == "pressure":
+            pressure = pressures.pressure.take(row, axis=1)
+            return Asked(lineup.keys, pressure, ramp, lineup.pool, pools, held, now)
+        pressure = (pressures.load() if self._projection.asks == "live" else pressures.base).take(row, axis=1)
+        health, speeds = pressures.health()[row], pressures.speeds
+        speed, blind = speeds.relative[row], speeds.blind[row]
+        return Asked(lineup.keys, pressure, ramp, lineup.pool, pools, held, now, health, speed, blind)
 
-    def _build(self, fleet: Fleet, lineup: _Lineup, verdict: Verdict, still: bool) -> Plan:
+    def _build(self, fleet: Fleet, lineup: Lineup, verdict: Verdict, still: bool) -> Plan:
         """The plan of a push; `still`: only who joins, and weights set by operators, move in classes."""
         free = verdict.free
         if still:
@@ -231,7 +192,7 @@ class Projector:
         return "intents" if intents is not self._intents and intents != self._intents else ""
 
     def _hold_all(
-        self, members: Members, lineup: _Lineup, intents: Intents, now: float, why: str
+        self, members: Members, lineup: Lineup, intents: Intents, now: float, why: str
     ) -> tuple[Verdict, Verdict]:
         """The verdict that moves no weight but those which operators set, and the one to show: in shadow
         mode that of the push that would have been."""
@@ -261,7 +222,7 @@ class Projector:
             return held
         self._seeded.follow(fleet)
         until = self._seeded["until"].T
-        until[pressures.quorum | (fleet.state[: fleet.size] != _READY)] = NEVER
+        until[pressures.quorum | (fleet.state[: fleet.size] != READY)] = NEVER
         return held | (now < until[:, row])
 
     def _told(
@@ -280,12 +241,24 @@ class Projector:
         return {gateway: min(max(1, told[gateway]), most) for gateway in self._gateways}
 
 
+def _members(
+    lineup: Lineup, target: Ints, pressures: Pressures, held: Flags, ramp: Floats, firm: Flags | None
+) -> Members:
+    ramping = None
+    if ramp is not lineup.full:
+        below = ramp < 1.0
+        ramping = below if np.count_nonzero(below) else None
+    raw = pressures.raw.take(lineup.row, axis=1)
+    members = Members(lineup.keys, target, raw, held, ramping, None, firm)
+    return members if lineup.overrides is None else _with_overrides(members, lineup.overrides)
+
+
 def _with_overrides(members: Members, overrides: Ints) -> Members:
     exact = overrides > 0
     return members._replace(weights=np.where(exact, overrides, members.weights), exact=exact)
 
 
-def _fill_joining(held: Ints, lineup: _Lineup, most: int) -> Ints:
+def _fill_joining(held: Ints, lineup: Lineup, most: int) -> Ints:
     """(G, m): `held` weights, of which a missing one (0) is the median of its pool's, the most where
     the pool has none."""
     weights = held.copy()
@@ -296,8 +269,3 @@ def _fill_joining(held: Ints, lineup: _Lineup, most: int) -> Ints:
             middle = int(np.median(known)) if len(known) else most
             row[own] = np.where(row[own] > 0, row[own], middle)
     return weights
-
-
-def _keys(fleet: Fleet, pools: Pools, members: Ints) -> Ints:
-    """(m,): a number for each membership that no other one ever has."""
-    return (fleet.generation[pools.row[members]] << _POOL_BITS) | pools.ids[pools.pool[members]]

@@ -46,6 +46,7 @@ class Wild:
         self.projector = Projector(self.settings, GATEWAYS, ramp_s=10.0)
         self.cells = [f"c{number}" for number in range(CELLS)]
         self.totals = {cell: [0, 0] for cell in self.cells}
+        self.work: dict[str, int] = {}
         for number, cell in enumerate(self.cells):
             models = [("m",), ("m", "x"), ("x",)][number % 3]
             self.fleet.register(
@@ -80,6 +81,10 @@ class Wild:
         self.totals[cell][1] += failed
         ok, bad = self.totals[cell]
         said = beat(cell, signals=signals, totals={"ok": ok, "client_errors": bad}, in_flight=0)
+        if number % 2:  # of the others nothing tells what they can do
+            self.work[cell] = self.work.get(cell, 0) + int(self.luck.integers(0, 4000))
+            said.compute_measure = pb.COMPUTE_MEASURE_TENSOR
+            said.work.prompt_tokens, said.work.generated_tokens = self.work[cell], 0
         said.hardware.clock_event_reasons = 0x40 if number == 1 else 0
         paths = [pb.PathBeat(gateway=g, rtt_ms=self.luck.uniform(0, 100), jitter_ms=1.0) for g in GATEWAYS]
         self.fleet.apply(f"n-{cell}", telemetry(said, paths=paths), self.now)
@@ -156,7 +161,13 @@ def account_for_the_weight(found: CellExplanation, term: WeightTerm) -> None:
     assert term.best is not None
     assert term.ramp is not None
     assert term.sharpness is not None
-    if term.log_weight is None:
+    if term.speed is not None:
+        assert term.health is not None
+        assert close(term.health, max((1.0 - found.error.normalised) * (1.0 - found.early_added), 1e-6))
+        assert term.relief == _relief(term, found)
+        power = (term.relief * term.health) ** term.sharpness
+        room = term.speed * power * max(term.ramp, 1e-3)
+    elif term.log_weight is None:
         assert term.headroom == max(1.0 - found.pressure, 1e-6)
         room = term.headroom**term.sharpness * (max(term.ramp, 1e-3) if term.ramp < 1 else 1.0)
     else:
@@ -166,6 +177,17 @@ def account_for_the_weight(found: CellExplanation, term: WeightTerm) -> None:
     assert close(term.room, room)
     assert term.target == max(1, round(term.max_weight * term.room / term.best))
     assert term.weight == _decided(term)
+
+
+def _relief(term: WeightTerm, found: CellExplanation) -> float:
+    assert term.measured is not None
+    assert term.usual is not None
+    assert term.spread is not None
+    assert term.measured == found.smoothing.base
+    left = max(1.0 - term.measured, 1e-6)
+    if term.blind:
+        return left / max(1.0 - term.usual, 1e-6)
+    return min(left / max(1.0 - min(term.usual + term.spread, 1.0), 1e-6), 1.0)
 
 
 def _decided(term: WeightTerm) -> int | None:
@@ -185,7 +207,7 @@ def _decided(term: WeightTerm) -> int | None:
     return term.before
 
 
-@pytest.mark.parametrize("projection", ["headroom", "equalise"])
+@pytest.mark.parametrize("projection", ["speed", "headroom", "equalise"])
 @pytest.mark.parametrize("seed", range(3))
 def test_the_weight_of_a_wild_fleet_is_accounted_for(seed: int, projection: str) -> None:
     wild, decisions = Wild(seed, projection), set()

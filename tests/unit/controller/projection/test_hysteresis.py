@@ -244,3 +244,29 @@ def test_a_twin_goes_its_own_way() -> None:
     assert twin.judge(members([100, 10]), 1.0).weights[0].tolist() == [100, 10]
     assert hysteresis.pushed(members([100, 10]).keys).tolist() == [[100, 50]]
     assert twin.pushed(np.array([2, 7])).tolist() == [[10, 0]]
+
+
+def test_what_is_wanted_for_long_is_told_however_little_it_is() -> None:
+    hysteresis = Hysteresis(ProjectionSettings())
+    firm = np.array([[True, True]])
+    equal = members([100, 100])._replace(firm=firm)
+    wanted = members([95, 100])._replace(keys=equal.keys, firm=firm)
+    hysteresis.judge(equal, 0.0)
+    assert not hysteresis.judge(wanted, 1.0).push
+    assert not hysteresis.judge(wanted, 30.0).push
+    assert not hysteresis.judge(wanted._replace(firm=~firm), 32.0).push
+    found = hysteresis.judge(wanted, 32.0)
+    assert found.weights.tolist() == [[95, 100]]
+    # And back, although to turn takes more.
+    assert not hysteresis.judge(equal, 40.0).push
+    assert hysteresis.judge(equal, 71.0).weights.tolist() == [[100, 100]]
+
+
+def test_a_wish_that_goes_to_and_fro_is_not_told() -> None:
+    hysteresis = Hysteresis(ProjectionSettings())
+    equal = members([100, 100])
+    hysteresis.judge(equal, 0.0)
+    firm = np.array([[True, True]])
+    for second in range(200):
+        wanted = members([95 + second % 2, 100])._replace(keys=equal.keys, firm=firm)
+        assert not hysteresis.judge(wanted, float(second)).push

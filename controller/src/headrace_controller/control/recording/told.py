@@ -10,7 +10,7 @@ from headrace_controller.inventory import Fleet
 from headrace_controller.inventory.facts import write_facts
 from headrace_controller.inventory.nodes import NodeRecord
 from headrace_controller.lifecycle import LoggedTransition
-from headrace_controller.pressure import ErrorRecord, ScoreRecord
+from headrace_controller.pressure import ErrorRecord, ScoreRecord, SpeedRecord
 from headrace_controller.projection import Intents
 from headrace_pb.v1 import telemetry_pb2 as pb
 
@@ -55,6 +55,7 @@ def score_of(record: ScoreRecord) -> dict[str, Any]:
         "base": [_plain(value) for value in record.base],
         "errors": [errors.failed, errors.total, errors.seen, _plain(errors.plain), errors.counted],
         "unloaded_ttft_s": _plain(record.unloaded_ttft_s),
+        "speed": list(record.speed),
     }
 
 
@@ -65,6 +66,8 @@ def read_score(told: Mapping[str, Any]) -> ScoreRecord:
         tuple(_number(value, math.nan) for value in told["base"]),
         ErrorRecord(failed, total, seen, _number(plain, math.nan), counted),
         _number(told["unloaded_ttft_s"], math.nan),
+        # Older recordings do not tell it.
+        SpeedRecord(*told.get("speed", ())),
     )
 
 
