@@ -177,7 +177,7 @@ class PressureSettings(Settings):
     smoothing_s: float = Field(1.0, ge=0, le=60)
     settle_s: float = Field(300.0, ge=0, le=3600)
     error_samples: float = Field(50.0, ge=2, le=100000)
-    error_min_samples: float = Field(10.0, ge=1, le=100000)
+    error_min_samples: float = Field(5.0, ge=1, le=100000)
     learn_ttft: bool = True
     ttft_factor: float = Field(5.0, ge=1.2, le=100)
     early_warning: EarlyWarningSettings = EarlyWarningSettings()
@@ -203,7 +203,9 @@ class PressureSettings(Settings):
 class ProjectionSettings(Settings):
     """How pressure becomes weights 1 … `max_weight`, and when they are pushed.
 
-    `headroom` goes by what each cell has left now, `sharpness` is its exponent. `equalise` moves
+    `speed` goes by what each cell was seen to do, and by its headroom where its pressure is more than
+    `spread` above its pool's. `headroom` goes by what each cell has left now, `sharpness` is the exponent
+    of both. `equalise` moves
     log-weights by `gain` a second for each unit of pressure above or below the pool's, when it is
     more than `tolerance`. `deadband` is the relative change of a weight below which nothing is
     pushed; steady state pushes at most once per `push_interval_s`; a pressure that jumps by more
@@ -211,9 +213,10 @@ class ProjectionSettings(Settings):
     `max_change`, except where a cell joins or ramps.
     """
 
-    name: Literal["headroom", "equalise"] = "headroom"
+    name: Literal["speed", "headroom", "equalise"] = "speed"
     max_weight: int = Field(100, ge=1, le=10000)
     sharpness: float = Field(3.0, ge=0.1, le=20)
+    spread: float = Field(0.25, ge=0, le=1)
     gain: float = Field(0.1, gt=0, le=10)
     tolerance: float = Field(0.03, ge=0, le=0.5)
     max_change: float = Field(2.0, ge=1.1, le=10000)
@@ -253,7 +256,9 @@ class CapabilitySettings(Settings):
 class EnvoySettings(Settings):
     """What the generated Envoy config carries; seconds and bytes.
 
-    Only `paths` reach the engines: an engine's other paths put it to sleep or load adapters.
+    Only `paths` reach the engines: an engine's other paths put it to sleep or load adapters. A streamed
+    request whose answer has not begun `hedge_after_s` after it was sent is asked of another endpoint as
+    well, and the answer that begins first is passed on; 0 = never.
     `expose_upstream` adds the serving endpoint's address to each response, for tests and labs.
     `baseline_retries` gives the gateways of a `baseline` the same retries as ours, which a plain Envoy
     has not.
@@ -263,6 +268,7 @@ class EnvoySettings(Settings):
 
     connect_timeout_s: float = Field(0.25, gt=0, le=10)
     retries: int = Field(2, ge=0, le=10)
+    hedge_after_s: float = Field(1.0, ge=0, le=60)
     stream_idle_timeout_s: float = Field(900.0, ge=1, le=86400)
     upstream_idle_timeout_s: float = Field(4.0, gt=0, le=3600)
     max_request_bytes: int = Field(33554432, ge=65536, le=1073741824)

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import aiohttp
-import grpc
 import numpy as np
 
 from headrace_controller.capability import Guide
@@ -24,10 +23,10 @@ from headrace_controller.xds.upstreams import read_upstreams
 from headrace_pb.v1 import telemetry_pb2 as pb
 from headrace_shared.clock import SystemClock
 from headrace_shared.net import HostPort
-from headrace_shared.rpc import SERVER_OPTIONS
 from tests.e2e.routing.engines import Engine
 from tests.e2e.xds.envoy import Envoy, running_envoy
 from tests.e2e.xds.stack import GATEWAY, Answer, until, until_async
+from tests.support.gateway_port import GatewayPort
 from tests.support.ports import free_port
 
 WEIGHT = 100
@@ -120,13 +119,12 @@ async def running_region(
     settings = settings or EnvoySettings(expose_upstream=True)
     region = Region(settings, pools or {}, aliases or {}, guide or Guide())
     xds = HostPort("127.0.0.1", free_port())
-    server = grpc.aio.server(options=SERVER_OPTIONS)
+    server = GatewayPort()
     region.server.add_to(server)
-    server.add_insecure_port(str(xds))
     try:
         for engine in engines:
             await engine.start()
-        await server.start()
+        await server.start(xds)
         region.publish(engines)
         async with (
             running_envoy(GATEWAY, xds, directory) as region.envoy,
@@ -136,6 +134,6 @@ async def running_region(
             yield region
     finally:
         await region.server.close()
-        await server.stop(0.2)
+        await server.stop()
         for engine in engines:
             await engine.stop()

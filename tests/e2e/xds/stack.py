@@ -12,17 +12,18 @@ from pathlib import Path
 from typing import Any, Literal
 
 import aiohttp
-import grpc
 
 from headrace_controller.projection.plan import Endpoint, Endpoints, Plan
 from headrace_controller.settings import EnvoySettings, GatewaySettings
+from headrace_controller.wire.call import Method
 from headrace_controller.xds.server import GatewayStatus, XdsServer
 from headrace_controller.xds.snapshot import SnapshotBuilder
 from headrace_shared.clock import SystemClock
 from headrace_shared.net import HostPort
-from headrace_shared.rpc import SERVER_OPTIONS
+from headrace_shared.tls import TlsSettings
 from tests.e2e.xds.cells import Cell
 from tests.e2e.xds.envoy import Envoy, running_envoy
+from tests.support.gateway_port import GatewayPort
 from tests.support.ports import free_port
 
 GATEWAY = "gw-test"
@@ -47,12 +48,12 @@ class Control:
         gateway: GatewaySettings,
         settings: EnvoySettings,
         baseline: Literal["rr", "lr"] | None = None,
-        credentials: grpc.ServerCredentials | None = None,
+        tls: TlsSettings | None = None,
     ) -> None:
         self.xds_address = HostPort("127.0.0.1", free_port())
         self._gateway, self._settings, self._baseline = gateway, settings, baseline
-        self._credentials = credentials
-        self._grpc: grpc.aio.Server | None = None
+        self._tls = tls
+        self._port: GatewayPort | None = None
         self.server: XdsServer
         self.builder: SnapshotBuilder
 
@@ -62,24 +63,24 @@ class Control:
             clock,
             [self._gateway.id],
             nodes={self._gateway.id: self._gateway.nodes},
-            check_identity=self._credentials is not None,
+            check_identity=self._tls is not None,
         )
         self.builder = SnapshotBuilder(
             self._gateway, self._settings, baseline=self._baseline, epoch_ns=clock.wall_ns()
         )
-        self._grpc = grpc.aio.server(options=SERVER_OPTIONS)
-        self.server.add_to(self._grpc)
-        if self._credentials is None:
-            self._grpc.add_insecure_port(str(self.xds_address))
-        else:
-            self._grpc.add_secure_port(str(self.xds_address), self._credentials)
-        await self._grpc.start()
+        self._port = GatewayPort(self._tls, self.more())
+        self.server.add_to(self._port)
+        await self._port.start(self.xds_address)
 
     async def stop(self) -> None:
-        if self._grpc is not None:
+        if self._port is not None:
             await self.server.close()
-            await self._grpc.stop(0.2)
-            self._grpc = None
+            await self._port.stop()
+            self._port = None
+
+    def more(self) -> Mapping[str, Method]:
+        """What is served besides."""
+        return {}
 
     def publish(self, pools: Mapping[str, Weights]) -> None:
         plan = Plan(

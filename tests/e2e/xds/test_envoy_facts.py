@@ -160,8 +160,8 @@ async def test_an_engines_own_500s_eject_nobody(tmp_path: Path) -> None:
 
 
 async def test_no_number_of_requests_is_refused_by_the_gateway_itself(tmp_path: Path) -> None:
-    """The limits as Envoy holds them; its defaults are 1,024, and 3 retries."""
+    """The limits as Envoy holds them; its defaults are 1,024."""
     async with running_stack(tmp_path, {"m": {}}) as stack:
         page = await stack.envoy.get("/clusters")
-        for limit in ("max_connections", "max_pending_requests", "max_requests", "max_retries"):
+        for limit in ("max_connections", "max_pending_requests", "max_requests"):
             assert f"pool/m::default_priority::{limit}::1000000" in page, limit

@@ -9,7 +9,7 @@ import trustme
 
 from headrace_controller.settings import EnvoySettings, GatewaySettings
 from headrace_shared.net import HostPort
-from headrace_shared.tls import TlsSettings, server_credentials
+from headrace_shared.tls import TlsSettings
 from tests.e2e.xds.envoy import running_envoy
 from tests.e2e.xds.stack import GATEWAY, Control, until_async
 from tests.support.ports import free_port
@@ -35,7 +35,7 @@ async def test_only_an_envoy_whose_certificate_names_its_gateway_is_served(
     client = written(tmp_path, "client", (authority if trusted else other).issue_cert(name), authority)
     listen = HostPort("127.0.0.1", free_port())
     gateway = GatewaySettings(id=GATEWAY, nodes=("edge-?",), host="127.0.0.1", listen=listen)
-    control = Control(gateway, EnvoySettings(), credentials=server_credentials(server, "listen.xds_tls"))
+    control = Control(gateway, EnvoySettings(), tls=server)
     await control.start()
     try:
         control.publish({"m": {}})

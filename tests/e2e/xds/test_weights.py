@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+import math
+import random
 import time
 from collections import Counter
+from itertools import combinations
 from pathlib import Path
 from typing import Literal
 
 import pytest
 
 from headrace_controller.settings import EnvoySettings
+from headrace_lab.load.arrivals import Arrival
+from headrace_lab.sim.choosers import RoundRobin
+from headrace_lab.sim.jobs import Job
 from tests.e2e.xds.cells import Cell, running_cells
 from tests.e2e.xds.stack import Stack, running_stack, until, until_async
 
@@ -67,8 +73,14 @@ async def test_a_removed_endpoint_keeps_its_streams(tmp_path: Path) -> None:
         stream = asyncio.create_task(stack.ask(), name="stream")
         await until(lambda: a.requests > 0)
         stack.control.publish({"m": {b: 1}})
-        await stack.control.in_force()
-        assert (await stack.ask()).body["cell"] == "b"
+
+        async def goes_to_the_other() -> bool:
+            body = (await stack.ask()).body  # that of the one which is removed is a stream, no JSON
+            return isinstance(body, dict) and body.get("cell") == "b"
+
+        # An Envoy says that it has taken endpoints before each of its workers goes by them, and gives a host
+        # no request before it has passed its first check.
+        await until_async(goes_to_the_other, 5.0)
         answer = await stream
         assert answer.status == 200
         assert "[DONE]" in answer.body
@@ -99,3 +111,38 @@ async def test_a_baseline_ignores_weights(tmp_path: Path, baseline: Literal["rr"
         await stack.control.in_force()
         assert await share(stack, a, 200) == pytest.approx(50, abs=12)
         assert stack.control.status.nacks == 0
+
+
+def are_turns(order: str, weights: dict[str, int]) -> bool:
+    """Whether each host's next turn comes 1 / weight after its last, wherever each began: for every two
+    hosts there is a distance between their first turns that explains who came before whom."""
+    count = dict.fromkeys(weights, 0)
+    turns: list[tuple[str, float]] = []
+    for host in order:
+        turns.append((host, count[host] / weights[host]))
+        count[host] += 1
+    most: dict[tuple[str, str], float] = {}
+    for at, (host, when) in enumerate(turns):
+        for other, then in turns[at + 1 : at + 20]:
+            pair = (host, other)
+            most[pair] = min(most.get(pair, math.inf), then - when)
+    return all(most[(a, b)] + most[(b, a)] >= -1e-9 for a, b in combinations(weights, 2))
+
+
+async def test_unequal_weights_take_turns_as_the_simulator_has_it(tmp_path: Path) -> None:
+    """One worker's order of hosts under weighted round robin: who is next, not only how often."""
+    weights = {"a": 100, "b": 61, "c": 86}
+    cells = {name: Cell(name) for name in weights}
+    told = {"m": {cells[name]: weight for name, weight in weights.items()}}
+    async with running_cells(*cells.values()), running_stack(tmp_path, told) as stack:
+        await stack.control.in_force()
+        seen = "".join([(await stack.ask()).body["cell"] for _ in range(200)])
+    chooser = RoundRobin(1)
+    chooser.update(weights, 0.0)
+    request = Job(Arrival(1, 0.0, "short", 100, 10), 0.0, 500)
+    modelled = "".join([str(chooser.choose(request, 0.0)) for _ in range(200)])
+    assert are_turns(modelled, weights)
+    assert are_turns(seen, weights)
+    # Weights drawn at random would have the same shares, and other queues.
+    luck = random.Random(1)
+    assert not are_turns("".join(luck.choices(list(weights), list(weights.values()), k=200)), weights)

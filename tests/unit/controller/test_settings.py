@@ -16,7 +16,7 @@ def test_the_least_file_gives_the_design_defaults() -> None:
     loaded = config.parse(GOOD, ControllerSettings)
     assert (loaded.cadence.telemetry_s, loaded.cadence.liveness_s) == (0.5, 0.1)
     assert (loaded.lifecycle.ttl_s, loaded.lifecycle.on_silence) == (0.5, "confirm")
-    assert (loaded.pressure.scorer, loaded.projection.name) == ("v3", "headroom")
+    assert (loaded.pressure.scorer, loaded.projection.name) == ("v3", "speed")
     assert loaded.envoy.upstream_idle_timeout_s < 5.0, "vLLM closes idle connections after 5 s"
 
 

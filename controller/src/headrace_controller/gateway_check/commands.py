@@ -9,13 +9,14 @@ from http.client import HTTPException
 from typing import Annotated, Any, NoReturn
 from urllib import error as urlerror
 from urllib import request as urlrequest
-from urllib.parse import urlsplit
 
 import typer
 
 from headrace_controller.gateway_check.check import Report, check
 from headrace_controller.gateway_check.dump import NotAnEnvoyError
+from headrace_shared.urls import checked_url
 
+EXAMPLE = "http://127.0.0.1:9901"
 TIMEOUT_S = 10.0
 MAX_BYTES = 256 * 1024 * 1024
 # Admin ports are reached directly: a proxy for the way out of the site does not know them.
@@ -35,9 +36,7 @@ def gateway() -> None:
 
 @app.command("check")
 def check_gateway(
-    url: Annotated[
-        str, typer.Argument(metavar="URL", help="The Envoy's admin address: http://127.0.0.1:9901.")
-    ],
+    url: Annotated[str, typer.Argument(metavar="URL", help=f"The Envoy's admin address: {EXAMPLE}.")],
     cluster: Annotated[
         list[str] | None,
         typer.Option(help="Look at this cluster, and not at all that ask for a pool; may be repeated."),
@@ -81,13 +80,9 @@ def _count(number: int, noun: str) -> str:
 
 def _checked(url: str) -> str:
     try:
-        parts = urlsplit(url)
-        good = parts.scheme in ("http", "https") and parts.hostname is not None and parts.port != 0
-    except ValueError:
-        good = False
-    if not good:
-        _fail(f"{url!r} is no address; write http://HOST:PORT, as in http://127.0.0.1:9901")
-    return url.rstrip("/").removesuffix("/config_dump")
+        return checked_url(url, EXAMPLE).removesuffix("/config_dump")
+    except ValueError as error:
+        _fail(str(error))
 
 
 def _fetched(url: str) -> Any:

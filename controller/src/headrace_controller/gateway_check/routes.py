@@ -16,6 +16,7 @@ from headrace_controller.gateway_check.findings import (
     said,
     text,
 )
+from headrace_controller.xds.names import STREAMS_KEY
 
 DEFAULT_BUFFER_BYTES = 1 << 20
 
@@ -115,11 +116,23 @@ def _route(site: Site, host: Tree, route: Tree) -> Iterator[Finding]:
     yield from _idle(site, where, action)
     yield from _body_limit(where, host, route)
     policy = branch(action, "retry_policy") or branch(host, "retry_policy")
-    yield from _retries(where, policy)
-    if branch(action, "hedge_policy") or branch(host, "hedge_policy"):
+    hedging = branch(action, "hedge_policy") or branch(host, "hedge_policy")
+    yield from _retries(where, policy, cuts=not hedging.get("hedge_on_per_try_timeout"))
+    if hedging and not _streams_only(route):
         yield Finding(
-            "warning", where, "hedge_policy", "set: slow prompts are worked on twice", "leave it out"
+            "warning",
+            where,
+            "hedge_policy",
+            "set: slow prompts are worked on twice",
+            "leave it out, or set it for requests of a stream alone, which begin before their first token",
         )
+
+
+def _streams_only(route: Tree) -> bool:
+    """Whether it takes only requests whose body asks for a stream, as the generated routes do."""
+    fields = items(branch(route, "match"), "dynamic_metadata")
+    keys = [text(segment, "key") for each in fields for segment in items(each, "path")]
+    return STREAMS_KEY in keys
 
 
 def _name(route: Tree) -> str:
@@ -156,7 +169,7 @@ def _body_limit(where: str, host: Tree, route: Tree) -> Iterator[Finding]:
                 )
 
 
-def _retries(where: str, policy: Tree) -> Iterator[Finding]:
+def _retries(where: str, policy: Tree, cuts: bool) -> Iterator[Finding]:
     if not policy:
         yield Finding(
             "error",
@@ -184,11 +197,12 @@ def _retries(where: str, policy: Tree) -> Iterator[Finding]:
             "and load grows when it is too high",
             "retry_on: connect-failure,refused-stream,reset",
         )
-    yield from _attempts(where, policy)
+    yield from _attempts(where, policy, cuts)
 
 
-def _attempts(where: str, policy: Tree) -> Iterator[Finding]:
-    if duration(policy, "per_try_timeout"):
+def _attempts(where: str, policy: Tree, cuts: bool) -> Iterator[Finding]:
+    # Where it hedges, the time-out ends no attempt.
+    if cuts and duration(policy, "per_try_timeout"):
         yield Finding(
             "error",
             where,

@@ -27,6 +27,9 @@ CONTROLLER_CLUSTER: Final = "headrace-controller"
 METADATA_NAMESPACE: Final = "headrace"
 """The dynamic-metadata namespace of a request; `model` in it is the body's `model`."""
 
+STREAMS_KEY: Final = "streams"
+"""In that namespace: the body's `stream`, as it stands there."""
+
 PICK_NAMESPACE: Final = "headrace-pick"
 """That of the endpoints which the picker names; no filter that reads requests writes there."""
 PICK_KEY: Final = "endpoints"

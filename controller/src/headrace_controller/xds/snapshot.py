@@ -30,11 +30,12 @@ class InconsistentSnapshot(Exception):  # noqa: N818
     """A plan that gives no publishable snapshot; what is published stays in force."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+# What every push makes anew is not frozen: that would take longer than the rest of making it.
+@dataclass(slots=True, eq=False)
 class Resource:
     """One resource as it goes over the wire. `refs` are the names of the resources it needs.
 
-    Resources are compared by identity: a new content is a new object.
+    Resources are compared by identity: a new content is a new object, and none is ever changed.
     """
 
     name: str
@@ -49,7 +50,7 @@ def no_endpoints(name: str) -> Resource:
     return Resource(name, "none", packed(message))
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(slots=True, eq=False)
 class TypeSnapshot:
     """All resources of one type, by name; `version` changes only with the content."""
 
@@ -57,7 +58,7 @@ class TypeSnapshot:
     resources: Mapping[str, Resource]
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(slots=True, eq=False)
 class Snapshot:
     """All that one gateway is told; `types` is keyed by type URL.
 
@@ -147,30 +148,36 @@ class SnapshotBuilder:
             static = self._static if same else self._build_static(models, plan, clusters, version)
         except (WeightError, UnicodeError) as error:
             raise InconsistentSnapshot(f"gateway {self._gateway.id!r}: {error}") from error
-        types = {**static, EDS: {resource.name: resource for resource in endpoints}}
-        if not same:
-            check(types, self._gateway.id, {each.name for each in clusters if each.endpoints_only})
-            self._models, self._shapes, self._static = models, plan.shapes, static
-            self._clusters = clusters
-            self._pools = {cluster.name: self._pools[cluster.name] for cluster in clusters}
-        return self._publish(types, version)
+        named = {resource.name: resource for resource in endpoints}
+        if same and self._last is not None:
+            made = self._last.types
+            told = _unless_same(made[EDS], named, version)
+            return self._publish(made if told is made[EDS] else {**made, EDS: told})
+        types = {**static, EDS: named}
+        check(types, self._gateway.id, {each.name for each in clusters if each.endpoints_only})
+        self._models, self._shapes, self._static = models, plan.shapes, static
+        self._clusters = clusters
+        self._pools = {cluster.name: self._pools[cluster.name] for cluster in clusters}
+        return self._publish(self._made(types, version))
 
-    def _publish(self, types: Mapping[str, Mapping[str, Resource]], version: str) -> Snapshot:
+    def _made(self, types: Mapping[str, Mapping[str, Resource]], version: str) -> Mapping[str, TypeSnapshot]:
+        """The types of a snapshot: those of the last one, all of them where nothing changed."""
+        last = self._last.types if self._last else {}
+        made = {url: _unless_same(last.get(url), resources, version) for url, resources in types.items()}
+        return last if all(made[url] is last.get(url) for url in TYPES) else made
+
+    def _publish(self, types: Mapping[str, TypeSnapshot]) -> Snapshot:
         last = self._last
-        made = {
-            url: _unless_same(last.types[url] if last else None, resources, version)
-            for url, resources in types.items()
-        }
         # Once, although a cell may be left out of several classes.
         left_out = tuple(
-            dict.fromkeys(each for pool in self._pools.values() for each in pool.assignment.left_out)
+            dict.fromkeys([each for pool in self._pools.values() for each in pool.assignment.left_out])
         )
-        if last is not None and all(made[url] is last.types[url] for url in TYPES):
+        if last is not None and types is last.types:
             if left_out == last.left_out:
                 return last
         else:
             self._count += 1
-        self._last = Snapshot(self._gateway.id, made, left_out)
+        self._last = Snapshot(self._gateway.id, types, left_out)
         return self._last
 
     def _assign(self, cluster: _Cluster, plan: Plan, version: str) -> Resource:
@@ -277,9 +284,5 @@ def check(
 
 
 def _unless_same(last: TypeSnapshot | None, resources: Mapping[str, Resource], version: str) -> TypeSnapshot:
-    if last is not None and last.resources is resources:
-        return last
-    if last is None or last.resources.keys() != resources.keys():
-        return TypeSnapshot(version, resources)
-    same = all(last.resources[name] is resource for name, resource in resources.items())
-    return last if same else TypeSnapshot(version, resources)
+    # Resources are equal where they are the same.
+    return last if last is not None and last.resources == resources else TypeSnapshot(version, resources)

@@ -76,6 +76,17 @@ def threshold(**values: Any) -> Change:
     return change
 
 
+def hedged(*matches: Any) -> Change:
+    """A second attempt where the first is late, for the requests that match."""
+
+    def change(parts: Parts) -> None:
+        parts.action["hedge_policy"] = {"hedge_on_per_try_timeout": True}
+        parts.action["retry_policy"]["per_try_timeout"] = "1s"
+        parts.route["match"].setdefault("dynamic_metadata", []).extend(matches)
+
+    return change
+
+
 def common_lb(**values: Any) -> Change:
     return lambda parts: parts.pool["common_lb_config"].update(values)
 
@@ -244,7 +255,8 @@ BAD: list[tuple[str, str, Change]] = [
     ("error", "route.retry_policy.per_try_timeout", retry(per_try_timeout="10s")),
     ("warning", "route.retry_policy.retry_host_predicate", retry(retry_host_predicate=[])),
     ("warning", "route.retry_policy.retry_host_predicate", retry(host_selection_retry_max_attempts="1")),
-    ("warning", "hedge_policy", update("action", hedge_policy={"hedge_on_per_try_timeout": True})),
+    ("warning", "hedge_policy", hedged()),
+    ("warning", "hedge_policy", hedged({"filter": "headrace", "path": [{"key": "model"}]})),
     ("warning", "per_connection_buffer_limit_bytes", drop("listener", "per_connection_buffer_limit_bytes")),
     ("warning", "per_request_buffer_limit_bytes", update("route", per_request_buffer_limit_bytes=65536)),
     ("warning", "request_body_buffer_limit", update("host", request_body_buffer_limit="1048576")),
@@ -307,6 +319,7 @@ GOODS: list[Change] = [
     lambda parts: parts.pool.pop("health_checks"),
     update("api", api_type="DELTA_GRPC"),
     threshold(max_retries=3, retry_budget={}),
+    hedged({"filter": "headrace", "path": [{"key": "streams"}], "value": {"bool_match": True}}),
 ]
 
 

@@ -1,6 +1,8 @@
-"""The kept EDS message always equals one that is built afresh."""
+"""The EDS message, put together of kept pieces, always equals one that is built afresh."""
 
 from __future__ import annotations
+
+from typing import Any
 
 import pytest
 from envoy.config.endpoint.v3 import endpoint_pb2
@@ -9,6 +11,7 @@ from hypothesis import strategies as st
 
 from headrace_controller.projection.plan import Cells, Endpoint, Endpoints
 from headrace_controller.xds.resources.endpoints import Assignment, WeightError
+from headrace_controller.xds.resources.transport import tls_mark
 
 addresses = st.tuples(
     st.sampled_from(["10.0.0.1", "10.0.0.2", "::1", "0:0:0:0:0:0:0:1", "host.example", "fe80::1%eth0", ""]),
@@ -37,6 +40,38 @@ def test_a_kept_message_equals_a_fresh_one(history: list[list[Endpoint]]) -> Non
         last = last if updated is None else updated
         assert last == expected
         assert kept.left_out == fresh.left_out
+
+
+@given(
+    st.lists(
+        st.tuples(
+            st.integers(1, 250), st.sampled_from([1, 8000, 65535]), st.integers(1, 1 << 23), st.booleans()
+        ),
+        max_size=6,
+        unique_by=lambda each: each[:2],
+    ),
+    st.sampled_from(["pool/m", "pool/" + "long" * 60]),
+)
+def test_the_bytes_are_those_of_the_message_built_field_by_field(
+    members: list[tuple[int, int, int, bool]], name: str
+) -> None:
+    rows = [(f"c{at}", f"10.0.0.{number}", port) for at, (number, port, _, _) in enumerate(members)]
+    by_tls = [f"c{at}" for at, each in enumerate(members) if each[3]]
+    expected = endpoint_pb2.ClusterLoadAssignment(cluster_name=name)
+    locality: Any = expected.endpoints.add() if members else None
+    for (_, host, port), (_, _, weight, tls) in zip(rows, members, strict=True):
+        each = locality.lb_endpoints.add()
+        each.endpoint.address.socket_address.address = host
+        each.endpoint.address.socket_address.port_value = port
+        each.load_balancing_weight.value = weight
+        if tls:
+            each.metadata.CopyFrom(tls_mark())
+    made = Assignment("m", name)
+    made.update(Endpoints(Cells.of(rows, tls=by_tls), [1] * len(rows)))
+    told = made.update(Endpoints(Cells.of(rows, tls=by_tls), [each[2] for each in members]))
+    assert told in (None, expected.SerializeToString(deterministic=True))
+    fresh = Assignment("m", name).update(Endpoints(Cells.of(rows, tls=by_tls), [each[2] for each in members]))
+    assert fresh == expected.SerializeToString(deterministic=True)
 
 
 def test_the_same_endpoints_are_no_change() -> None:

@@ -51,8 +51,17 @@ def test_a_cluster_balances_by_weight_without_delay_or_panic() -> None:
 
 def test_a_cluster_never_runs_into_a_circuit_breaker() -> None:
     (threshold,) = cluster().circuit_breakers.thresholds
-    for name in ("max_connections", "max_pending_requests", "max_requests", "max_retries"):
+    for name in ("max_connections", "max_pending_requests", "max_requests"):
         assert getattr(threshold, name).value >= 1_000_000, name
+
+
+def test_retries_are_bounded_by_the_requests_under_way() -> None:
+    (threshold,) = cluster().circuit_breakers.thresholds
+    assert threshold.retry_budget.budget_percent.value == 20
+    assert threshold.retry_budget.min_retry_concurrency.value == 10
+    (plain,) = cluster("rr").circuit_breakers.thresholds
+    assert not plain.HasField("retry_budget")
+    assert plain.max_retries.value >= 1_000_000
 
 
 def test_a_cluster_ends_idle_connections_before_the_engine_does() -> None:
@@ -111,7 +120,8 @@ def test_a_route_never_times_out_and_retries_elsewhere_only() -> None:
 
 def test_routes_stand_in_the_order_that_decides() -> None:
     assert list(routes("b", "a")) == [
-        *("no-path", "no-method", "pool/b", "pool/a", "unknown-model", "header/b", "header/a"),
+        *("no-path", "no-method", "stream/pool/b", "pool/b", "stream/pool/a", "pool/a"),
+        *("unknown-model", "header/b", "header/a"),
         *("models", "models/b", "models/a", "unknown-listed-model"),
         *("unknown-header-model", "form-without-model", "not-json", "no-model"),
     ]
@@ -146,6 +156,7 @@ def test_a_listener_reads_the_model_and_then_routes() -> None:
         ("max_tokens", "max_tokens"),
         ("max_completion_tokens", "max_tokens"),
         ("max_output_tokens", "max_tokens"),
+        ("stream", "streams"),
     ]
     assert {rule.on_present.metadata_namespace for rule in rules.request_rules.rules} == {"headrace"}
     assert made.stream_idle_timeout.ToMilliseconds() == 77_000

@@ -115,3 +115,37 @@ def test_a_plain_envoy_tries_again_only_where_that_was_asked_for() -> None:
 
     assert retries(None, False) == retries("rr", True) == EnvoySettings().retries
     assert retries("rr", False) == 0
+
+
+def test_of_the_same_requests_those_for_a_stream_are_hedged() -> None:
+    found = routes("m", shapes={"m": TWO_CLASSES})
+    names = list(found)
+    for name in ("class/1024/m/0", "class/1024/m/1", "class/32768/m"):
+        plain, streamed = found[name], found[f"stream/{name}"]
+        assert names.index(f"stream/{name}") == names.index(name) - 1
+        *matches, stream = streamed.match.dynamic_metadata
+        assert list(plain.match.dynamic_metadata) == matches
+        assert list(plain.match.headers) == list(streamed.match.headers)
+        assert (stream.path[0].key, stream.value.bool_match) == ("streams", True)
+        assert streamed.route.hedge_policy.hedge_on_per_try_timeout
+        assert streamed.route.retry_policy.per_try_timeout.ToTimedelta().total_seconds() == 1.0
+        # How late an answer begins that is not streamed says nothing of the engine.
+        assert not plain.route.HasField("hedge_policy")
+        assert not plain.route.retry_policy.HasField("per_try_timeout")
+    assert not found["header/m"].route.HasField("hedge_policy")
+
+
+@pytest.mark.parametrize(
+    ("settings", "baseline"),
+    [
+        (EnvoySettings(hedge_after_s=0), None),
+        (EnvoySettings(retries=0), None),
+        (EnvoySettings(baseline_retries=True), "rr"),
+    ],
+)
+def test_nothing_is_hedged_where_that_is_off_or_the_gateway_is_a_plain_one(
+    settings: EnvoySettings, baseline: Any
+) -> None:
+    value = RouteBuilder(settings, baseline).build(["m"], {}).value
+    made = route_pb2.RouteConfiguration.FromString(value)
+    assert not [route for route in made.virtual_hosts[0].routes if route.route.HasField("hedge_policy")]

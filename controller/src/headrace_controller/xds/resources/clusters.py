@@ -21,9 +21,13 @@ from headrace_controller.xds.upstreams import PLAIN_UPSTREAM, Upstream
 
 Baseline = Literal["rr", "lr"]
 
-# Beyond what any fleet reaches: the defaults (1,024 requests, 3 retries) would refuse traffic
-# that the engines are there to queue.
+# Beyond what any fleet reaches: the defaults (1,024 requests) would refuse traffic that the engines are
+# there to queue.
 UNLIMITED = 1_000_000
+# Retries and hedges that wait for an answer to begin, against all requests under way: a pool that is late
+# as a whole is not asked everything twice.
+RETRY_PERCENT = 20.0
+RETRIES_AT_LEAST = 10
 
 # An Envoy without a pool's endpoints should get on with the other pools.
 EDS_FETCH_TIMEOUT_S = 5.0
@@ -58,7 +62,7 @@ def build_cluster(
         connect_timeout=seconds(settings.connect_timeout_s),
         load_balancing_policy=obeying(_balancing(None)) if picks else _balancing(baseline),
         common_lb_config=_common_balancing(),
-        circuit_breakers=_circuit_breakers(),
+        circuit_breakers=_circuit_breakers(baseline),
     )
     protocol = "envoy.extensions.upstreams.http.v3.HttpProtocolOptions"
     cluster.typed_extension_protocol_options[protocol].CopyFrom(packed(_protocol(settings)))
@@ -92,13 +96,17 @@ def _common_balancing() -> Any:
     )
 
 
-def _circuit_breakers() -> Any:
+def _circuit_breakers(baseline: Baseline | None) -> Any:
     threshold = circuit_breaker_pb2.CircuitBreakers.Thresholds(
         max_connections=u32(UNLIMITED),
         max_pending_requests=u32(UNLIMITED),
         max_requests=u32(UNLIMITED),
-        max_retries=u32(UNLIMITED),
     )
+    if baseline is None:
+        threshold.retry_budget.budget_percent.value = RETRY_PERCENT
+        threshold.retry_budget.min_retry_concurrency.CopyFrom(u32(RETRIES_AT_LEAST))
+    else:
+        threshold.max_retries.CopyFrom(u32(UNLIMITED))
     return circuit_breaker_pb2.CircuitBreakers(thresholds=[threshold])
 
 

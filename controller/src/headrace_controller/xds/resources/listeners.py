@@ -19,7 +19,7 @@ from headrace_controller.settings import (
     GatewaySettings,
     PickerSettings,
 )
-from headrace_controller.xds.names import LISTENER, METADATA_NAMESPACE, ROUTES
+from headrace_controller.xds.names import LISTENER, METADATA_NAMESPACE, ROUTES, STREAMS_KEY
 from headrace_controller.xds.resources.access_logs import requests_log, tries_log
 from headrace_controller.xds.resources.picking import FILTER, picker_filter
 from headrace_controller.xds.resources.replies import local_replies
@@ -108,8 +108,8 @@ def _asking(gateway: str, picker: PickerSettings | None) -> list[Any]:
 
 
 def _model_filter(picks: bool) -> Any:
-    """Reads `model` and the most output asked for from a JSON body; marks a body that should be JSON and
-    is not. With `picks` also whose request it is and whether it streams."""
+    """Reads `model`, the most output asked for and whether it streams from a JSON body; marks a body that
+    should be JSON and is not. With `picks` also whose request it is."""
     not_json = Json.KeyValuePair(
         metadata_namespace=METADATA_NAMESPACE, key="not_json", value=struct_pb2.Value(bool_value=True)
     )
@@ -125,6 +125,7 @@ def _model_filter(picks: bool) -> Any:
             rules=[
                 rule,
                 *(_output_rule(name) for name in OUTPUT_FIELDS),
+                _stream_rule(),
                 *(_text_rule(name) for name in PICK_FIELDS if picks),
             ],
             # With parameters too, as in "application/json; charset=utf-8".
@@ -140,6 +141,16 @@ def _output_rule(field: str) -> Any:
         selectors=[Json.Selector(key=field)],
         on_present=Json.KeyValuePair(
             metadata_namespace=METADATA_NAMESPACE, key="max_tokens", type=Json.ValueType.NUMBER
+        ),
+    )
+
+
+def _stream_rule() -> Any:
+    """Whether a stream is asked for, as the body says it: of all values only true matches a route."""
+    return Json.Rule(
+        selectors=[Json.Selector(key="stream")],
+        on_present=Json.KeyValuePair(
+            metadata_namespace=METADATA_NAMESPACE, key=STREAMS_KEY, type=Json.ValueType.PROTOBUF_VALUE
         ),
     )
 

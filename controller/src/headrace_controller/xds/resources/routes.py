@@ -18,7 +18,7 @@ from google.protobuf import struct_pb2
 from headrace_controller.capability import SizeBound
 from headrace_controller.projection.plan import PLAIN, PoolShape
 from headrace_controller.settings import EnvoySettings
-from headrace_controller.xds.names import METADATA_NAMESPACE, ROUTES, class_name, cluster_name
+from headrace_controller.xds.names import METADATA_NAMESPACE, ROUTES, STREAMS_KEY, class_name, cluster_name
 from headrace_controller.xds.resources import replies
 from headrace_controller.xds.resources.clusters import Baseline
 from headrace_controller.xds.resources.wire import bearer, field_of, literal, packed, seconds, set_header, u32
@@ -141,11 +141,31 @@ class RouteBuilder:
             for number, bound in enumerate(bounds):
                 match = _match(named)
                 _add_bound(match, bound)
-                yield self._route(
+                yield from self._hedged(
                     f"{_route_name(cluster, name, model)}/{number}", match, cluster, name, model
                 )
         cluster, _ = last
-        yield self._route(_route_name(cluster, name, model), _match(named), cluster, name, model)
+        yield from self._hedged(_route_name(cluster, name, model), _match(named), cluster, name, model)
+
+    def _hedged(self, route_name: str, match: Any, cluster: str, name: str, model: str) -> Iterator[Any]:
+        """The route; before it, where late answers are hedged, that of the same requests for a stream.
+
+        Engines begin a stream before its first token, so one that has not begun is a sign. The answer
+        that is not streamed begins when it is complete: how late it is says nothing.
+        """
+        route = self._route(route_name, match, cluster, name, model)
+        if self._settings.hedge_after_s and self._baseline is None and self._settings.retries:
+            streamed = route_components_pb2.Route()
+            streamed.CopyFrom(route)
+            streamed.name = f"stream/{route_name}"
+            streamed.match.dynamic_metadata.append(
+                _metadata(STREAMS_KEY, value_pb2.ValueMatcher(bool_match=True))
+            )
+            # The first attempt is not ended by this time-out; it may still be the one that answers.
+            streamed.route.hedge_policy.hedge_on_per_try_timeout = True
+            streamed.route.retry_policy.per_try_timeout.CopyFrom(seconds(self._settings.hedge_after_s))
+            yield streamed
+        yield route
 
     def _by_header(self, name: str, model: str, shape: PoolShape) -> Any:
         """The route of requests whose body names no model: how long they are is not known either."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Any
 
 from envoy.config.core.v3 import base_pb2, config_source_pb2, extension_pb2
@@ -32,10 +33,17 @@ def field_of(number: int, value: bytes) -> bytes:
     What is made of many parts that seldom change is put together of their bytes, for Python's protobuf
     copies every part anew. https://protobuf.dev/programming-guides/encoding/#length-types
     """
-    return _varint(number << 3 | 2) + _varint(len(value)) + value
+    return tag_of(number) + varint(len(value)) + value
 
 
-def _varint(value: int) -> bytes:
+def tag_of(number: int) -> bytes:
+    """What a field `number` that holds a message begins with."""
+    return varint(number << 3 | 2)
+
+
+@lru_cache(maxsize=4096)
+def varint(value: int) -> bytes:
+    """A whole number from 0 up, seven bits a byte."""
     made = bytearray()
     while value > 0x7F:
         made.append(value & 0x7F | 0x80)
