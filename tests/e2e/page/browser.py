@@ -103,6 +103,6 @@ async def visiting(
     try:
         visit = Visit(await context.new_page(), url)
         yield visit
-        assert visit.troubles == []
+        assert visit.troubles == [], visit.troubles
     finally:
         await context.close()

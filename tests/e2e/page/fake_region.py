@@ -129,9 +129,10 @@ class FakeRegion:
 class Served:
     """The pages of a fake region in a thread with an event loop of its own."""
 
-    def __init__(self, make: Callable[[], FakeRegion], port: int = 0) -> None:
+    def __init__(self, make: Callable[[], FakeRegion], port: int = 0, tick_s: float = TICK_S) -> None:
         self._make = make
         self._port = port
+        self._tick_s = tick_s
         self._loop = asyncio.new_event_loop()
         self._ready = threading.Event()
         self._stop = asyncio.Event()
@@ -169,7 +170,7 @@ class Served:
         self._ready.set()
         while not self._stop.is_set():
             self.fake.step()
-            await asyncio.sleep(TICK_S)
+            await asyncio.sleep(self._tick_s)
         await runner.cleanup()
         self.fake.region.close()
 
@@ -193,9 +194,10 @@ def main() -> None:
     parser.add_argument("--cells", type=int, default=100)
     parser.add_argument("--port", type=int, default=0)
     parser.add_argument("--seconds", type=float, default=600)
+    parser.add_argument("--tick-s", type=float, default=TICK_S)
     arguments = parser.parse_args()
     log.configure("error", "json")
-    with Served(lambda: FakeRegion(arguments.cells), arguments.port) as served:
+    with Served(lambda: FakeRegion(arguments.cells), arguments.port, arguments.tick_s) as served:
         print(served.url, flush=True)
         threading.Thread(target=_listen, args=(served,), name="commands", daemon=True).start()
         threading.Event().wait(arguments.seconds)

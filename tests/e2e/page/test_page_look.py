@@ -32,6 +32,12 @@ SHIFTS = """
   }).observe({ type: "layout-shift", buffered: true });
 }
 """
+SIDEWAYS = """
+() => [...document.querySelectorAll(".plain-scroll")]
+  .filter((each) => each.scrollWidth > each.clientWidth + 1)
+  .map((each) => `${each.getAttribute("aria-label")}: ${each.scrollWidth} of ${each.clientWidth}`)
+"""
+"""Tables within the page that must be pushed aside to be read."""
 VIEWS = {
     "overview": "#/",
     "cells": "#/cells",
@@ -58,6 +64,7 @@ async def test_every_view_fits_its_window(
             document, window = await visit.width()
             assert document <= window, f"{name} is {document} px wide in a window of {window}"
             assert await visit.page.locator(".howto").first.is_visible()
+            assert await visit.page.evaluate(SIDEWAYS) == [], f"{name}: a figure is cut off"
 
 
 @pytest.mark.parametrize("size", [WIDE, NARROW], ids=["1280", "390"])

@@ -241,3 +241,41 @@ async def test_the_stream_ends_with_the_controller(client: Client, region: Regio
         await region.desk.app.shutdown()
         async with asyncio.timeout(10):
             await answer.content.read()
+
+
+async def test_in_a_large_fleet_cells_take_turns_and_what_happens_goes_first(
+    region: Region, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(feed_module, "ROWS_A_FRAME", 1)
+    looked: list[list[str]] = []
+    make = feed_module.make_rows
+
+    def counted(surface: Any, cells: Any, *more: Any) -> Any:
+        looked.append(list(cells))
+        return make(surface, cells, *more)
+
+    monkeypatch.setattr(feed_module, "make_rows", counted)
+    feed = LiveFeed(region.desk.surface)
+
+    async def frame(urgent: bool = False, seconds: float = 1.0) -> list[str]:
+        region.tick(seconds)
+        looked.clear()
+        await feed.update(urgent)
+        return [cell for cells in looked for cell in cells]
+
+    assert await frame() == ["c1", "c2", "site/c3"], "the first frame is whole"
+    assert [await frame() for _ in range(4)] == [["c1"], ["c2"], ["site/c3"], ["c1"]]
+    region.loop.events.add("operator", "override", cell="site/c3")
+    assert sorted(await frame(urgent=True, seconds=0.1)) == ["c2", "site/c3"]
+    assert await frame() == ["site/c3"]
+    assert await frame(seconds=60.0) == ["c1", "c2", "site/c3"], "all is old that nobody has looked at"
+
+
+async def test_urgent_frames_of_many_rows_are_kept_apart(
+    region: Region, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(feed_module, "ROWS_AT_ONCE", 1)
+    feed = LiveFeed(region.desk.surface)
+    await feed.update(urgent=False)
+    assert feed.due_in(urgent=True) == pytest.approx(0.3), "three cells, one at once"
+    assert feed.due_in(urgent=False) == pytest.approx(1.0)

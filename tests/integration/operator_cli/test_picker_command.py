@@ -25,6 +25,7 @@ STATUS: dict[str, Any] = {
     "prediction_error": 1.25,
     "guess_error": None,
     "slow_share": 0.0,
+    "cache_found": 0.875,
 }
 CANDIDATE = {
     "cell": "berlin/c1",
@@ -33,6 +34,7 @@ CANDIDATE = {
     "penalty": 2.0,
     "rtt_s": 0.01,
     "work_tokens": 1234.0,
+    "cached_tokens": 512.0,
     "usable": True,
     "named": 1,
 }
@@ -76,6 +78,7 @@ def test_status_says_how_it_does(admin: Admin) -> None:
             "7 requests wait for their first token; 2 were never answered",
             "predicted times are off by 1.25 times, a plain guess by -",
         ]
+        assert lines[3] == "88% of what was expected in prefix caches was found there"
         assert [line.split() for line in lines[-2:]] == [["left", "1"], ["named", "90"]]
     admin.answer(PATH, STATUS | {"naming": False, "said": "stands aside: slow", "picks": {}})
     assert headrace(admin, "picker").stdout.startswith("names no cell: stands aside: slow\n")
@@ -110,6 +113,8 @@ def test_a_pick_is_explained(admin: Admin) -> None:
         "0.0100",
         "s",
         "1234",
+        "tokens",
+        "512",
         "tokens",
         "2.00",
         "yes",

@@ -2,12 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import shlex
-import shutil
-import subprocess
-import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -15,46 +9,10 @@ import pytest
 
 from tests.integration.operator_cli.admin_fake import Admin, serving
 from tests.support import fleet_pages as pages
+from tests.support.terminal import Terminal, needs_tmux, terminal_of
 
-pytestmark = [
-    pytest.mark.extra,
-    pytest.mark.skipif(shutil.which("tmux") is None, reason="needs tmux"),
-]
-PROGRAM = Path(sys.executable).with_name("headrace")
+pytestmark = [pytest.mark.extra, needs_tmux]
 CELLS = [pages.cell("c1"), pages.cell("c2", pressure=0.7), pages.failed("c3", "paris")]
-PATIENCE_S = 20.0
-
-
-class Terminal:
-    """A tmux server of its own with one window."""
-
-    def __init__(self, socket: Path) -> None:
-        self._tmux = ("tmux", "-S", str(socket), "-f", "/dev/null")
-
-    def run(self, *arguments: str) -> str:
-        made = subprocess.run(
-            [*self._tmux, *arguments], capture_output=True, text=True, timeout=10, check=True, env=_environ()
-        )
-        return made.stdout
-
-    def press(self, *keys: str) -> None:
-        self.run("send-keys", "-t", "top", *keys)
-
-    def shows(self, *words: str, without: str = "\0") -> str:
-        """What stands there, as soon as it has these words, and not that one."""
-        until = time.monotonic() + PATIENCE_S
-        while time.monotonic() < until:
-            seen = self.run("capture-pane", "-p", "-t", "top")
-            if all(word in seen for word in words) and without not in seen:
-                return seen
-            time.sleep(0.1)
-        raise AssertionError(f"{words} do not come:\n{seen}")
-
-
-def _environ() -> dict[str, str]:
-    return {key: value for key, value in os.environ.items() if key not in ("TMUX", "NO_COLOR")} | {
-        "TERM": "xterm"
-    }
 
 
 @pytest.fixture
@@ -73,14 +31,8 @@ def admin() -> Iterator[Admin]:
 
 @pytest.fixture
 def terminal(tmp_path: Path, admin: Admin) -> Iterator[Terminal]:
-    made = Terminal(tmp_path / "tmux")
-    command = shlex.join([str(PROGRAM), "top", "--url", admin.url])
-    after = "; echo left with $?; sleep 60"
-    made.run("new-session", "-d", "-s", "top", "-x", "80", "-y", "24", command + after)
-    try:
+    with terminal_of(tmp_path, ["top", "--url", admin.url]) as made:
         yield made
-    finally:
-        made.run("kill-server")
 
 
 def test_a_cell_is_found_looked_at_and_drained(admin: Admin, terminal: Terminal) -> None:

@@ -79,8 +79,8 @@ class GatewayService:
         self._idle = asyncio.Event()
         self._log = log.get("gateway")
 
-    def add_to(self, server: grpc.aio.Server) -> None:
-        """Register the services with a server that does not run yet."""
+    def add_to(self, server: Any) -> None:
+        """Register the services with a server that does not run yet: wire.Handlers or a grpc.aio.Server."""
         als_pb2_grpc.add_AccessLogServiceServicer_to_server(self, server)
         lrs_pb2_grpc.add_LoadReportingServiceServicer_to_server(self, server)
 

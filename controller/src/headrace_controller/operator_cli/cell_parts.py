@@ -85,7 +85,7 @@ def _reports(found: dict[str, Any]) -> Table:
 
 
 def _history(found: dict[str, Any]) -> Table:
-    table = Table(("at", "from", "to", "event", "cause"), wrap=("event", "cause"))
+    table = Table(("at", "from", "to", "event", "cause"), wrap=("event", "cause"), moments=("at",))
     for each in found["history"]:
         table.add_row(*(text(each[key]) for key in ("at", "from", "to", "event", "cause")))
     return table

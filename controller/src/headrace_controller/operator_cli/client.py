@@ -12,10 +12,11 @@ from pathlib import Path
 from typing import Any, NoReturn, cast
 from urllib import error as urlerror
 from urllib import request as urlrequest
-from urllib.parse import quote, urlencode, urlsplit
+from urllib.parse import quote, urlencode
 
 from headrace_controller import __version__
 from headrace_controller.operator_cli.terminal import warn
+from headrace_shared import urls
 
 TIMEOUT_S = 5.0
 MAX_BYTES = 64 * 1024 * 1024
@@ -173,14 +174,7 @@ def misunderstood(url: str, error: Exception) -> str:
 
 def checked_url(url: str) -> str:
     """The address as it is used. Raises ValueError with what to write instead."""
-    try:
-        parts = urlsplit(url)
-        good = parts.scheme in ("http", "https") and parts.hostname is not None and parts.port != 0
-    except ValueError:
-        good = False
-    if not good:
-        raise ValueError(f"{url[:80]!r} is no address; write http://HOST:PORT, as in {DEFAULT_URL}")
-    return url.rstrip("/")
+    return urls.checked_url(url, DEFAULT_URL)
 
 
 def checked_token(token: str) -> str:

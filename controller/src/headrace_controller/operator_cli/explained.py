@@ -114,9 +114,18 @@ def _decision(term: dict[str, Any]) -> str:
     return f"{term['decision']}; {before}{pushed}"
 
 
+def _capacity(term: dict[str, Any]) -> str:
+    """The speed, and what is left of it."""
+    known = "" if term["speed_error"] is None else f" (measured to {term['speed_error']:.1%})"
+    relief = f"relief {_six(term['relief'])} (load {_six(term['measured'])}, usual {_six(term['usual'])})"
+    return f"speed {_six(term['speed'])}{known} x ({relief} x health {_six(term['health'])})"
+
+
 def _origin(term: dict[str, Any]) -> str:
     room, best, power = _six(term["room"]), _six(term["best"]), f"^ {term['sharpness']:g}"
     whole = f"max(1, round({term['max_weight']} x room {room} / best {best})); room = "
+    if term["speed"] is not None:
+        return f"{whole}{_capacity(term)} {power} x ramp {term['ramp']:g}"
     if term["log_weight"] is None:
         return f"{whole}headroom {_six(term['headroom'])} {power} x ramp {term['ramp']:g}"
     return (

@@ -114,7 +114,7 @@ def events(
         follow_events(client, limit, cell, as_json)
         return
     found = client.get("/api/v1/events", limit=limit)
-    table = Table(EVENT_COLUMNS, wrap=("event", "cause"), spare=("by", "kind", "from"))
+    table = Table(EVENT_COLUMNS, wrap=("event", "cause"), spare=("by", "kind", "from"), moments=("at",))
     with client.understood():
         found["events"] = [event for event in found["events"] if cell in (None, event["cell"])]
         for event in found["events"]:
@@ -150,7 +150,7 @@ def audit(client: Client, limit: Limit = 50, as_json: AsJson = False) -> None:
     """What operators did, newest first."""
     found = client.get("/api/v1/audit", limit=limit)
     columns = ("at", "who", "source", "action", "subject", "status", "detail")
-    table = Table(columns, wrap=("detail",), spare=("source", "status"))
+    table = Table(columns, wrap=("detail",), spare=("source", "status"), moments=("at",))
     with client.understood():
         for act in found["acts"]:
             table.add_row(*(text(act[key]) for key in columns))

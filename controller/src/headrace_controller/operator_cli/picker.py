@@ -70,6 +70,8 @@ def _status(found: dict[str, Any]) -> list[Part]:
         f"predicted times are off by {figure(found['prediction_error'], '{:.2f}')} times, a plain guess by "
         f"{figure(found['guess_error'], '{:.2f}')}",
     ]
+    if found.get("cache_found") is not None:
+        lines.append(f"{found['cache_found']:.0%} of what was expected in prefix caches was found there")
     return [*lines, table] if table.rows else lines
 
 
@@ -80,9 +82,9 @@ def _pick(found: dict[str, Any]) -> list[Part]:
         text(f"{found['model']}, about {found['prompt_tokens']} tokens{session}: {found['outcome']}"),
     ]
     table = Table(
-        ("named", "cell", "cost", "first token", "path", "before it", "penalty", "usable"),
-        right=("named", "cost", "first token", "path", "before it", "penalty"),
-        spare=("path", "penalty"),
+        ("named", "cell", "cost", "first token", "path", "before it", "cached", "penalty", "usable"),
+        right=("named", "cost", "first token", "path", "before it", "cached", "penalty"),
+        spare=("cached", "path", "penalty"),
     )
     for each in found["candidates"]:
         table.add_row(
@@ -92,6 +94,7 @@ def _pick(found: dict[str, Any]) -> list[Part]:
             figure(each["predicted_s"], "{:.4f} s"),
             figure(each["rtt_s"], "{:.4f} s"),
             figure(each["work_tokens"], "{:.0f} tokens"),
+            figure(each.get("cached_tokens"), "{:.0f} tokens"),
             figure(each["penalty"], "{:.2f}"),
             "yes" if each["usable"] else "no",
         )

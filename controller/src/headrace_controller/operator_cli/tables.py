@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
@@ -12,6 +13,11 @@ from headrace_controller.operator_cli.terminal import Terminal, clean
 GAP: Final = "  "
 LEAST: Final = 8
 """No column is wrapped narrower than this many signs."""
+LONG: Final = 16
+"""A word of at most so many signs is not broken as long as there is another way."""
+
+
+_MOMENT: Final = re.compile(r"(\d{4}-\d\d-\d\d)T(\d\d:\d\d:\d\d)\.\d+\+00:00")
 
 
 class Words(NamedTuple):
@@ -30,14 +36,16 @@ def text(value: Any, style: str = "") -> Words:
 class Table:
     """Rows of cells under names. Columns in `right` are figures.
 
-    Where the terminal is narrow those in `wrap` go on over several lines, then those in `spare` are left
-    out, one by one, and only then is any other wrapped.
+    Where the terminal is narrow those in `moments`, which are times as the API gives them, lose their
+    milliseconds, then those in `wrap` go on over several lines, then those in `spare` are left out, one by
+    one, and only then is any other wrapped.
     """
 
     names: Sequence[str]
     right: Sequence[str] = ()
     wrap: Sequence[str] = ()
     spare: Sequence[str] = ()
+    moments: Sequence[str] = ()
     head: bool = True
     rows: list[list[Words]] = field(default_factory=list)
 
@@ -67,28 +75,55 @@ def _table(table: Table, to: Terminal) -> Iterator[str]:
     if not grid:
         return
     shown = list(range(len(table.names)))
-    widths = [max(width_of(row[i].words) for row in grid) for i in shown]
+    widths = _widths(grid)
     if to.width is not None:
+        if not _fits(widths, to.width) and table.moments:
+            grid = [[*_shortened(table, row)] for row in grid]
+            widths = _widths(grid)
+        least = [_longest_word(row[i].words for row in grid) for i in shown]
         spare = [table.names.index(name) for name in table.spare]
-        while not _narrow(table, widths, shown, to.width) and spare:
+        while not _narrow(table, widths, shown, to.width, least) and spare:
             shown.remove(spare.pop(0))
-        _squeeze(widths, shown, shown, to.width)
+        _squeeze(widths, shown, shown, to.width, [LEAST] * len(widths))
     right = [table.names[i] in table.right for i in shown]
     for row in grid:
         yield from _row([row[i] for i in shown], [widths[i] for i in shown], right, to)
 
 
-def _narrow(table: Table, widths: list[int], shown: Sequence[int], limit: int) -> bool:
+def _widths(grid: Sequence[Sequence[Words]]) -> list[int]:
+    return [max(width_of(row[i].words) for row in grid) for i in range(len(grid[0]))]
+
+
+def _fits(widths: Sequence[int], limit: int) -> bool:
+    return sum(widths) + len(GAP) * (len(widths) - 1) <= limit
+
+
+def _shortened(table: Table, row: Sequence[Words]) -> Iterator[Words]:
+    """2026-11-30T16:22:00.400+00:00 as 2026-11-30 16:22:00Z."""
+    for name, each in zip(table.names, row, strict=True):
+        match = _MOMENT.fullmatch(each.words) if name in table.moments else None
+        yield Words(f"{match[1]} {match[2]}Z", each.style) if match else each
+
+
+def _longest_word(column: Iterable[str]) -> int:
+    """How narrow a column may be wrapped: no word of it is broken, unless it is a long one."""
+    lengths = [width_of(word) for words in column for word in words.split()]
+    return max([LEAST, *(each for each in lengths if each <= LONG)])
+
+
+def _narrow(table: Table, widths: list[int], shown: Sequence[int], limit: int, least: Sequence[int]) -> bool:
     """Take from the columns that may wrap until all fit; whether they do."""
-    return _squeeze(widths, shown, [i for i in shown if table.names[i] in table.wrap], limit)
+    return _squeeze(widths, shown, [i for i in shown if table.names[i] in table.wrap], limit, least)
 
 
-def _squeeze(widths: list[int], shown: Sequence[int], chosen: Sequence[int], limit: int) -> bool:
+def _squeeze(
+    widths: list[int], shown: Sequence[int], chosen: Sequence[int], limit: int, least: Sequence[int]
+) -> bool:
     """Take from the widest of the chosen columns, again and again; whether all that are shown fit."""
     over = sum(widths[i] for i in shown) + len(GAP) * (len(shown) - 1) - limit
     while over > 0:
-        widest = max(chosen, key=lambda i: widths[i], default=None)
-        if widest is None or widths[widest] <= LEAST:
+        widest = max((i for i in chosen if widths[i] > least[i]), key=lambda i: widths[i], default=None)
+        if widest is None:
             return False
         widths[widest] -= 1
         over -= 1

@@ -38,6 +38,21 @@ def test_at_80_columns_nothing_is_lost_and_nothing_is_wider() -> None:
         assert word in words
 
 
+def test_at_80_columns_moments_are_short_and_words_stay_whole() -> None:
+    at = "2026-11-30T16:22:00.400+00:00"
+    names = ("at", "cell", "from", "to", "event", "cause")
+    table = Table(names, wrap=("event", "cause"), moments=("at",))
+    table.add_row(at, "berlin-1", "", "LOADING", "registered", "named by berlin-node-1")
+    table.add_row(at, "berlin-1", "LOADING", "READY", "engine serving", "engine serving")
+    assert at in "\n".join(lines([table], PIPE)), "a pipe has whole moments"
+    assert at in "\n".join(lines([table], Terminal(width=120))), "so has a terminal with room"
+    made = list(lines([table], NARROW))
+    assert max(map(len, made)) <= 80
+    assert "2026-11-30 16:22:00Z" in made[1]
+    for word in ("registered", "LOADING", "serving", "berlin-node-1"):
+        assert word in "\n".join(made), word
+
+
 def test_figures_stand_under_each_other() -> None:
     table = Table(("name", "count"), right=("count",))
     table.add_row("a", "5")

@@ -2,13 +2,17 @@
 
 A reader has no queue: it says which frame it saw last and gets those after it, or the whole where they
 are not kept any more. Who reads slowly costs nothing and misses nothing but the way there.
+
+A frame looks at ROWS_A_FRAME cells, so that what it costs does not grow with the fleet: in a larger one
+the cells take turns, and one that the log names has its turn at once.
 """
 
 from __future__ import annotations
 
 import asyncio
+from bisect import bisect_right
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence, Set
 from typing import Any, Final
 
 from pydantic_core import to_json
@@ -22,7 +26,10 @@ from headrace_controller.control.view import iso_time
 
 PERIOD_S: Final = 1.0
 AT_ONCE_S: Final = 0.1
-"""No two frames are closer, whatever happens."""
+"""No two frames are closer, whatever happens; frames of many rows are kept further apart."""
+ROWS_A_FRAME: Final = 2000
+ROWS_AT_ONCE: Final = 1000
+"""Up to so many cells AT_ONCE_S holds; with more it grows with the rows of a frame."""
 KEPT: Final = 4
 SLICE: Final = 64
 """So many rows are made without giving way: about a millisecond."""
@@ -36,7 +43,9 @@ class LiveFeed:
         self._clock = surface.clock
         self._epoch = surface.clock.wall_ns() / 1e9 - surface.clock.now()
         self._making = asyncio.Lock()
-        self._made_at = -PERIOD_S
+        self._made_at = float("-inf")
+        self._turns = Turns()
+        self._log_seen = surface.loop.events.last_id
         self._number = 0
         self._frames: deque[bytes] = deque(maxlen=KEPT)
         self._rows: dict[str, bytes] = {}
@@ -47,15 +56,18 @@ class LiveFeed:
 
     def due_in(self, urgent: bool) -> float:
         """Seconds until another frame may be made, 0 = now; sooner where something has just happened."""
-        wait = AT_ONCE_S if urgent else PERIOD_S
+        many = min(len(self._rows), ROWS_A_FRAME) / ROWS_AT_ONCE
+        wait = AT_ONCE_S * max(1.0, many) if urgent else PERIOD_S
         return max(0.0, self._made_at + wait - self._clock.now())
 
     async def update(self, urgent: bool) -> None:
         """Make a frame where one is due; those who come meanwhile wait for the same one."""
         async with self._making:
             if self.due_in(urgent) <= 0:
+                # Where nobody has looked for a while, all that is kept is old.
+                fresh = self._clock.now() - self._made_at < 2 * PERIOD_S
                 self._made_at = self._clock.now()
-                await self._make()
+                await self._make(fresh)
 
     def after(self, seen: int) -> tuple[int, bytes]:
         """The number of the newest frame, and what a reader needs that saw frame `seen`; −1 = none."""
@@ -67,20 +79,15 @@ class LiveFeed:
             self._whole = (self._number, cells + self._region)
         return self._whole
 
-    async def _make(self) -> None:
+    async def _make(self, fresh: bool) -> None:
         surface = self._surface
         ids = surface.views.matching(Filter())
         shares = Shares(surface)
         facts = self._new_facts(ids)
-        changed: list[bytes] = []
-        for start in range(0, len(ids), SLICE):
-            for row in make_rows(surface, ids[start : start + SLICE], shares, self._clock.now(), self._epoch):
-                encoded = _json(row)
-                if self._rows.get(row[0]) != encoded:
-                    self._rows[row[0]] = encoded
-                    changed.append(encoded)
-            await asyncio.sleep(0)
-        gone = self._rows.keys() - set(ids)
+        known = set(ids)
+        named = (self._named() & known) | (known - self._rows.keys())
+        changed = await self._changed(self._turns.next(ids, named) if fresh else ids, shares)
+        gone = self._rows.keys() - known
         for cell in gone:
             del self._rows[cell]
             self._facts.pop(cell, None)
@@ -89,6 +96,26 @@ class LiveFeed:
         cells = _cells(False, facts, changed, sorted(gone)) if facts or changed or gone else b""
         self._frames.append(cells + self._region)
         self._number += 1
+
+    async def _changed(self, ids: Sequence[str], shares: Shares) -> list[bytes]:
+        """The rows of these cells that are not as they were; kept."""
+        changed: list[bytes] = []
+        for start in range(0, len(ids), SLICE):
+            part = ids[start : start + SLICE]
+            for row in make_rows(self._surface, part, shares, self._clock.now(), self._epoch):
+                encoded = _json(row)
+                if self._rows.get(row[0]) != encoded:
+                    self._rows[row[0]] = encoded
+                    changed.append(encoded)
+            await asyncio.sleep(0)
+        return changed
+
+    def _named(self) -> set[str]:
+        """The cells to which something has happened since the last frame."""
+        log = self._surface.loop.events
+        entries, _ = log.after(self._log_seen, ROWS_A_FRAME)
+        self._log_seen = log.last_id
+        return {entry.cell for entry in entries if entry.cell}
 
     def _new_facts(self, ids: Iterable[str]) -> list[bytes]:
         """The facts that changed since the last frame; looked for only where a node has said Hello."""
@@ -109,6 +136,22 @@ class LiveFeed:
     def _said(self, shares: Shares) -> bytes:
         at = iso_time(self._clock.wall_ns() / 1e9)
         return b'{"at":"%s",%s' % (at.encode(), dump(region_of(self._surface, shares))[1:])
+
+
+class Turns:
+    """Whose rows a frame looks at: all cells in turn, ROWS_A_FRAME at a time."""
+
+    def __init__(self) -> None:
+        self._last = ""
+
+    def next(self, ids: Sequence[str], named: Set[str]) -> Sequence[str]:
+        """Those of `ids`, which are sorted, that come after those of the frame before; and those `named`."""
+        if len(ids) <= ROWS_A_FRAME:
+            return ids
+        begin = bisect_right(ids, self._last)
+        turn = [*ids[begin : begin + ROWS_A_FRAME], *ids[: max(0, begin + ROWS_A_FRAME - len(ids))]]
+        self._last = turn[-1]
+        return [*turn, *(named - set(turn))]
 
 
 def _cells(whole: bool, facts: Iterable[bytes], rows: Iterable[bytes], gone: Iterable[str]) -> bytes:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import Final
 
 from aiohttp import web
@@ -72,7 +73,9 @@ class LiveReaders:
             return
 
 
+@lru_cache(maxsize=4 * BATCH)
 def _log(entry: EventView) -> str:
+    """One entry as a block, made once for all readers."""
     return framed(entry, "log")
 
 

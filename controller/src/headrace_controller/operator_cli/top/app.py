@@ -10,13 +10,13 @@ from textual.binding import Binding, BindingType
 from textual.message import Message
 from textual.widgets import Input, Static
 
-from headrace_controller.operator_cli.terminal import clean
 from headrace_controller.operator_cli.top import words
 from headrace_controller.operator_cli.top.cell_list import CellList
 from headrace_controller.operator_cli.top.detail import Detail
 from headrace_controller.operator_cli.top.dialogs import Confirm, Keys
+from headrace_controller.operator_cli.top.messages import Done, Heard, Told
 from headrace_controller.operator_cli.top.rows import KEYS, Look, Row, matching, ordered
-from headrace_controller.operator_cli.top.source import Feed, Source, SourceError, Story, in_thread
+from headrace_controller.operator_cli.top.source import Feed, Source, SourceError, Story, acted, in_thread
 from headrace_controller.operator_cli.top.style import CSS
 from headrace_shared.clock import Clock
 
@@ -50,27 +50,6 @@ class Top(App[None]):
     ]
     ENABLE_COMMAND_PALETTE = False
 
-    class Told(Message):
-        """A look, or why there is none."""
-
-        def __init__(self, found: Look | SourceError) -> None:
-            super().__init__()
-            self.found = found
-
-    class Heard(Message):
-        """A cell's story, or why there is none."""
-
-        def __init__(self, cell: str, found: Story | SourceError) -> None:
-            super().__init__()
-            self.cell, self.found = cell, found
-
-    class Done(Message):
-        """How an act went."""
-
-        def __init__(self, said: str) -> None:
-            super().__init__()
-            self.said = said
-
     def __init__(
         self,
         source: Source,
@@ -94,7 +73,7 @@ class Top(App[None]):
         self._looked_at = clock.now()
         self._failed = ""
         self._asking_for_story = False
-        self._feed = Feed(source, interval_s, clock, lambda found: self._post(self.Told(found)))
+        self._feed = Feed(source, interval_s, clock, lambda found: self._post(Told(found)))
 
     def compose(self) -> ComposeResult:
         yield Static(f"asking {self._source.url}", id="state", markup=False)
@@ -117,7 +96,7 @@ class Top(App[None]):
 
     # What comes from the controller.
 
-    def on_top_told(self, told: Top.Told) -> None:
+    def on_top_told(self, told: Told) -> None:
         """Take a look in."""
         if isinstance(told.found, Look):
             self._look, self._looked_at, self._failed = told.found, self._clock.now(), ""
@@ -127,7 +106,7 @@ class Top(App[None]):
         self._show()
         self._ask_for_story()
 
-    def on_top_heard(self, heard: Top.Heard) -> None:
+    def on_top_heard(self, heard: Heard) -> None:
         """Take a story in."""
         self._asking_for_story = False
         if isinstance(self.screen, Detail) and self.screen.cell == heard.cell:
@@ -135,7 +114,7 @@ class Top(App[None]):
         else:
             self._ask_for_story()
 
-    def on_top_done(self, done: Top.Done) -> None:
+    def on_top_done(self, done: Done) -> None:
         """Say how an act went, and look at once."""
         self._say(done.said)
         self._feed.hurry()
@@ -241,7 +220,7 @@ class Top(App[None]):
                 self._say(f"{cell}: nothing done")
                 return
             self._say(f"{word.lower()} {cell}: asked")
-            self._in_thread(word, lambda: self._post(self.Done(_acted(act, cell, cause, word))))
+            self._in_thread(word, lambda: self._post(Done(acted(act, cell, cause, word))))
 
         self.push_screen(Confirm(question, word, CAUSE), answered)
 
@@ -308,7 +287,7 @@ class Top(App[None]):
                 found: Story | SourceError = self._source.story(cell)
             except SourceError as error:
                 found = error
-            self._post(self.Heard(cell, found))
+            self._post(Heard(cell, found))
 
         self._in_thread("story", ask)
 
@@ -316,11 +295,3 @@ class Top(App[None]):
         """From any thread; a screen that has ended takes nothing."""
         if self.is_running:
             self.post_message(message)
-
-
-def _acted(act: Callable[[str, str], str], cell: str, cause: str, word: str) -> str:
-    """Do it; what to say of it."""
-    try:
-        return clean(f"{cell}: {act(cell, cause)}")
-    except SourceError as error:
-        return clean(f"{word.lower()} {cell} failed: {error}")

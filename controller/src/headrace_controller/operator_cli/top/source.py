@@ -17,6 +17,7 @@ from headrace_controller.operator_cli.client import (
     gathered,
     misunderstood,
 )
+from headrace_controller.operator_cli.terminal import clean
 from headrace_controller.operator_cli.top.rows import Look, look
 from headrace_shared.clock import Clock
 
@@ -157,3 +158,11 @@ class Feed:
 def in_thread(name: str, work: Callable[[], None]) -> None:
     """Do something that may take long, aside."""
     threading.Thread(target=work, name=f"top: {name}", daemon=True).start()
+
+
+def acted(act: Callable[[str, str], str], cell: str, cause: str, word: str) -> str:
+    """Do it; what to say of it."""
+    try:
+        return clean(f"{cell}: {act(cell, cause)}")
+    except SourceError as error:
+        return clean(f"{word.lower()} {cell} failed: {error}")

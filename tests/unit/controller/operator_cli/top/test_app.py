@@ -14,6 +14,7 @@ from headrace_controller.operator_cli.top.app import CAUSE, Top
 from headrace_controller.operator_cli.top.cell_list import CellList
 from headrace_controller.operator_cli.top.detail import Detail
 from headrace_controller.operator_cli.top.dialogs import Confirm, Keys
+from headrace_controller.operator_cli.top.messages import Told
 from headrace_controller.operator_cli.top.rows import look
 from headrace_controller.operator_cli.top.source import SourceError
 from tests.support import fleet_pages as pages
@@ -43,9 +44,9 @@ class Screen:
     async def look(self) -> None:
         """The controller is looked at, well or badly."""
         try:
-            self.app.post_message(Top.Told(self.source.look()))
+            self.app.post_message(Told(self.source.look()))
         except SourceError as error:
-            self.app.post_message(Top.Told(error))
+            self.app.post_message(Told(error))
         await self.pilot.pause()
 
     @property
@@ -267,7 +268,7 @@ async def test_before_the_first_answer_it_says_what_it_waits_for() -> None:
     source = FakeSource()
     app = Top(source, FakeClock(), run=lambda _, work: work(), live=False)
     async with app.run_test(size=(80, 24)) as pilot:
-        app.post_message(Top.Told(SourceError("connection refused")))
+        app.post_message(Told(SourceError("connection refused")))
         await pilot.pause()
         said = str(app.query_one("#state", Static).render())
         assert said == "no figures yet: connection refused; trying again"
@@ -349,7 +350,7 @@ async def test_only_a_site_that_is_wanted_and_words_from_the_command_line() -> N
 async def test_alarms_stand_at_the_top() -> None:
     async with screen() as seen:
         status = pages.status(*CELLS, self_preservation=True)
-        seen.app.post_message(Top.Told(look(status, pages.page(*CELLS)["cells"])))
+        seen.app.post_message(Told(look(status, pages.page(*CELLS)["cells"])))
         await seen.pilot.pause()
         assert seen.lines[1] == "self-preservation: weights hold"
 

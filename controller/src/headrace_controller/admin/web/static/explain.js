@@ -123,7 +123,9 @@ function* weightSteps(term) {
   const power = `^ ${term.sharpness}`;
   yield [
     "Room",
-    term.log_weight === null
+    term.speed !== null
+      ? `speed ${six(term.speed)} × (relief ${six(term.relief)} × health ${six(term.health)}) ${power} × ramp ${term.ramp}; load ${six(term.measured)}, usual ${six(term.usual)}`
+      : term.log_weight === null
       ? `headroom ${six(term.headroom)} ${power} × ramp ${term.ramp}`
       : `exp(log-weight ${six(term.log_weight)}) × ramp ${term.ramp} × health ${six(term.health)} ${power}; last step ${six(term.step)}: measured ${six(term.measured)}, aim ${six(term.aim)}`,
     six(term.room),

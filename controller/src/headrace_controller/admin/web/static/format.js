@@ -14,7 +14,8 @@ export function percent(value, digits = 0) {
 /** Milliseconds, from seconds; seconds where that is shorter. */
 export function milliseconds(seconds) {
   if (!known(seconds)) return NONE;
-  return seconds < 9.9995 ? `${Math.round(seconds * 1000)} ms` : `${seconds.toFixed(1)} s`;
+  if (seconds < 0.9995) return `${Math.round(seconds * 1000)} ms`;
+  return `${seconds.toFixed(seconds < 9.995 ? 2 : 1)} s`;
 }
 
 /** An age or a span, in the two units that matter. */

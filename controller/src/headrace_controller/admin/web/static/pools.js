@@ -20,19 +20,20 @@ export function statesBar() {
   });
 }
 
-/** A table whose rows are kept: `columns` are [heading, class, make → element with show(item)]. */
-function table(label, columns, key) {
+/** A table whose rows are kept: `columns` are [heading, class, make → element with show(item)]. A narrow window
+ * shows each row of one that is `stacked` as a list, figure below figure. */
+function table(label, columns, key, stacked = true) {
   const body = h("tbody", {});
   const made = h(
     "table",
-    { class: "plain", "aria-label": label },
+    { class: stacked ? "plain stacked" : "plain close", "aria-label": label },
     h("thead", {}, h("tr", {}, columns.map(([heading, kind]) => h("th", { scope: "col", class: kind }, heading)))),
     body,
   );
   const row = () => {
-    const parts = columns.map(([, kind, make], at) => {
+    const parts = columns.map(([heading, kind, make], at) => {
       const inner = make();
-      return [h(at ? "td" : "th", { class: kind, scope: at ? null : "row" }, inner), inner];
+      return [h(at ? "td" : "th", { class: kind, scope: at ? null : "row", "data-heading": heading }, inner), inner];
     });
     return shown(h("tr", {}, parts.map(([outer]) => outer)), (item) => parts.forEach(([, inner]) => inner.show(item)));
   };
@@ -85,6 +86,7 @@ export class PoolsView {
         ["Flow by weight", "num", text((each) => percent(each.flow, 1))],
       ],
       (each) => `${each.site}\n${each.gateway}`,
+      false,
     );
     this.empty = h("p", { class: "empty" }, "No pool yet: a pool begins with the first cell that names its model.");
     this.element = h(
