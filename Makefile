@@ -8,6 +8,7 @@ SECONDS ?=
 RPS ?= 10
 SEED ?= 1
 JSON ?=
+PICKER ?=
 NAME ?= route_update
 PROTO := protos/headrace_pb/v1/telemetry.proto
 SRC := shared/src/headrace_shared agent/src controller/src lab/src
@@ -32,8 +33,8 @@ $(STAMP): $(CONSTRAINTS) requirements-dev.txt shared/pyproject.toml agent/pyproj
 	@touch $(STAMP)
 	@echo "setup: done; the programs are in $(BIN)"
 
-demo: $(STAMP) ## Three sites, nine cells, a real Envoy, load, a kill (SECONDS= RPS= SEED= JSON=)
-	@$(BIN)/headrace-lab demo $(if $(SECONDS),--seconds $(SECONDS)) --rps $(RPS) --seed $(SEED) $(if $(JSON),--json $(JSON))
+demo: $(STAMP) ## Three sites, nine cells, a real Envoy, load, a kill (SECONDS= RPS= SEED= JSON= PICKER=1)
+	@$(BIN)/headrace-lab demo $(if $(filter-out 0,$(PICKER)),--picker) $(if $(SECONDS),--seconds $(SECONDS)) --rps $(RPS) --seed $(SEED) $(if $(JSON),--json $(JSON))
 
 demo-real: $(STAMP) ## The same over three real vLLM engines on this CPU (SECONDS= SEED= JSON=)
 	@$(BIN)/headrace-lab demo-real $(if $(SECONDS),--seconds $(SECONDS)) --seed $(SEED) $(if $(JSON),--json $(JSON))
@@ -41,7 +42,9 @@ demo-real: $(STAMP) ## The same over three real vLLM engines on this CPU (SECOND
 test: $(STAMP) ## Unit, simulation, integration and real-Envoy tests
 	@$(BIN)/python -m pytest -q -n auto --maxprocesses 4 --dist loadfile
 
-test-extra: $(STAMP) ## Tests that need root or a Debian package
+test-extra: $(STAMP) ## Tests that need root, a Debian package, or requirements-extra.txt
+	@PIP_CONSTRAINT=$(CURDIR)/$(CONSTRAINTS) $(BIN)/python -m pip install -q --disable-pip-version-check -r requirements-extra.txt \
+		|| echo "test-extra: requirements-extra.txt could not be installed; its tests are skipped"
 	@$(BIN)/python -m pytest -q -m extra tests
 
 lint: $(STAMP) ## ruff, formatting and the layer rules

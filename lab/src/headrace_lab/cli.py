@@ -14,7 +14,9 @@ from headrace_lab.live.commands import live
 from headrace_lab.load.commands import load
 from headrace_lab.matrix.commands import matrix
 from headrace_lab.real.commands import demo_real
+from headrace_lab.report.commands import report
 from headrace_lab.sim.commands import sim
+from headrace_lab.validate.commands import validate
 from headrace_lab.wan.commands import wan
 
 app = typer.Typer(
@@ -40,6 +42,8 @@ app.command()(load)
 app.command()(live)
 app.command()(sim)
 app.command()(matrix)
+app.command()(validate)
+app.command()(report)
 app.command()(cell)
 app.command("dcgm")(exporter)
 app.command()(wan)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from typing import Any
 
 import aiohttp
@@ -103,3 +104,56 @@ async def test_faults_and_health(session: aiohttp.ClientSession) -> None:
         assert await figure(session, exporter, "DCGM_FI_DEV_POWER_USAGE") > 0
         async with session.post(f"{exporter.url}/lab/faults", data=b"nonsense") as response:
             assert response.status == 400
+
+
+async def test_a_gpu_under_stress_slows_its_own_engine_and_lets_go_of_it(
+    session: aiohttp.ClientSession,
+) -> None:
+    async with running_cell() as cell, running_cell() as other:
+        gpus = replace(settings(cell.url, other.url), pcie_share=0.5)
+        async with running_exporter(gpus) as exporter:
+
+            async def slowdown(of: Server) -> float:
+                async with session.get(f"{of.url}/lab/faults") as response:
+                    return float((await response.json())["slowdown"])
+
+            async def stress(**given: float) -> None:
+                body = {"gpu": "GPU-0", **given}
+                async with session.post(f"{exporter.url}/lab/stress", json=body) as response:
+                    assert response.status == 200
+
+            async def is_slow() -> bool:
+                return await slowdown(cell) == pytest.approx(1 + 0.5 * 0.8 / 0.2)
+
+            async def is_well() -> bool:
+                return await slowdown(cell) == 1.0
+
+            await stress(pcie_contention=0.8)
+            await eventually(is_slow)
+            assert await slowdown(other) == 1.0
+            await stress()
+            await eventually(is_well)
+
+
+@pytest.mark.parametrize(
+    ("body", "said"),
+    [
+        (b"[1", "JSON"),
+        (b'{"heat_w": 1}', "gpu"),
+        (b'{"gpu": "GPU-0", "heat": 1}', "heat"),
+        (b'{"gpu": "GPU-0", "heat_w": "hot"}', "hot"),
+        (b'{"gpu": "GPU-0", "heat_w": -1}', "negative"),
+        (b'{"gpu": "GPU-0", "pcie_contention": 1}', "below 1"),
+        (b'{"gpu": "GPU-0", "cooling": 0}', "cooling"),
+        (b'{"gpu": "GPU-9"}', "GPU-9"),
+    ],
+)
+async def test_a_stress_that_cannot_be_is_refused(
+    session: aiohttp.ClientSession, body: bytes, said: str
+) -> None:
+    async with (
+        running_exporter(settings("http://127.0.0.1:9")) as exporter,
+        session.post(f"{exporter.url}/lab/stress", data=body) as response,
+    ):
+        assert response.status == 400
+        assert said in (await response.json())["error"]

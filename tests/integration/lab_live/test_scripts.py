@@ -16,6 +16,7 @@ from headrace_lab.live.session import Session
 from headrace_lab.live.timeline import Timeline
 from headrace_lab.scenarios import FaultTimes, packaged
 from headrace_lab.scenarios.settings import Arm
+from headrace_lab.scenarios.timelines import StressPoint
 from headrace_shared.clock import Clock, SystemClock
 
 TIMES = FaultTimes(first_s=0.05, every_s=0.6, count=2, window_s=0.5, least=2)
@@ -87,6 +88,9 @@ class Remembered:
         else:
             self.gone.discard(cell)
 
+    async def stress(self, cell: str, point: StressPoint) -> None:
+        self.done.append(f"{'stress' if point != StressPoint(at_s=point.at_s) else 'relief'} {cell}")
+
     async def post(self, url: str, body: dict[str, object], wanted: int) -> None:
         cell, act = url.rsplit("/", 2)[1:]
         self.done.append(f"{act} {cell}")
@@ -115,7 +119,9 @@ def ask(name: str, kind: str = "", *, repair_s: float = 0.2, seconds: float = 2.
     """A scenario in quick motion."""
     catalogue = packaged()
     scenario = catalogue.scenario(name).model_copy(update={"faults": TIMES})
-    kinds = {k: f.model_copy(update={"repair_s": repair_s}) for k, f in catalogue.faults.items()}
+    kinds = {
+        k: f.model_copy(update={"repair_s": repair_s, "every_s": 0.0}) for k, f in catalogue.faults.items()
+    }
     quick = catalogue.model_copy(
         update={"scenarios": {**catalogue.scenarios, name: scenario}, "faults": kinds}
     )
@@ -201,3 +207,22 @@ async def test_a_load_too_short_for_the_loss_of_the_controller_strikes_nothing()
 
 async def test_scenarios_without_faults_have_nothing_to_play() -> None:
     assert await play("burst", fleet(), look_up(Options("burst"), packaged())) == []
+
+
+async def test_each_cell_is_put_under_each_stress_and_relieved() -> None:
+    catalogue = packaged()
+    scenario = catalogue.scenario("lead-time")
+    assert scenario.lead is not None
+    live = scenario.lead.live.model_copy(update={"first_s": 0.01, "rest_s": 0.01, "time_constant_s": 0.002})
+    lead = scenario.lead.model_copy(update={"live": live})
+    quick = catalogue.model_copy(
+        update={"scenarios": {**catalogue.scenarios, "lead-time": scenario.model_copy(update={"lead": lead})}}
+    )
+    fake = fleet()
+    seen = await play("lead-time", fake, look_up(Options("lead-time", seconds=60.0), quick))
+    cells = [cell.id for cell in fake.layout.fleet.cells]
+    assert [(each.kind, each.cells) for each in seen] == [(s, (c,)) for s in lead.stresses for c in cells]
+    assert all(each.repaired_s is not None and each.repaired_s > each.at_s for each in seen)
+    for cell in cells:
+        acts = [done.split()[0] for done in fake.done if done.endswith(f" {cell}")]
+        assert acts == ["stress", "relief", "stress", "stress", "stress", "stress", "relief"]

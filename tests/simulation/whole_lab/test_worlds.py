@@ -97,6 +97,23 @@ def test_a_dead_engine_breaks_its_streams_and_is_avoided_by_retries() -> None:
     assert made.cells["east-1"].condition is Condition.DOWN
 
 
+@pytest.mark.parametrize(("arm", "answered"), [("weights", True), ("rr", False), ("rr_retries", False)])
+def test_a_stream_that_does_not_begin_is_asked_of_another_by_our_arms(arm: str, answered: bool) -> None:
+    made = world(arm, fleet(3))
+    made.at(5.0, made.cells["east-1"].hang)
+    jobs = made.run(every(0.25, 6.0), 12.0)
+    # The controller lets go of it two seconds later, gateways' health checks later still.
+    after = [job for job in jobs if job.sent_at > made.origin + 5.0]
+    hedged = [job for job in after if job.attempt > 1]
+    assert all(job.ttft_s is not None for job in after) == answered
+    assert bool(hedged) == answered
+    for job in hedged:
+        assert job.cell != "east-1"
+        assert job.ttft_s is not None
+        assert job.ttft_s > 1.0
+    assert all(made.cells[name].coming_tokens == 0 for name in ("east-2", "east-3"))
+
+
 def test_heat_slows_an_engine_and_pcie_contention_does() -> None:
     calm, taken = fleet(1), fleet(1, east_1={"pcie_contention": 0.5})
     (job,) = world("rr", calm).run(every(1.0, 1.0), 30.0)

@@ -163,8 +163,9 @@ class EngineFigures(Collector):
             yield self._gauge(name, "Prefix cache block hit rate; -1 = off.", -1)
 
     def _v1_figures(self) -> Iterator[Metric]:
-        for name in ("prefix_cache_queries", "prefix_cache_hits"):
-            yield self._counter(name, "Prefix cache, in tokens.", 0)
+        stats = self._stats()
+        yield self._counter("prefix_cache_queries", "Prefix cache, in tokens.", stats.prefix_queries)
+        yield self._counter("prefix_cache_hits", "Prefix cache, in tokens.", stats.prefix_hits)
         sleep = GaugeMetricFamily(
             "vllm:engine_sleep_state", "Engine sleep state.", labels=[*self._labels, "sleep_state"]
         )

@@ -30,8 +30,9 @@ class Outcome:
     nacks: float | None
 
 
-def traffic(outcome: Outcome, *, baseline: bool) -> list[Check]:
-    """Checks of the requests and the kill; a baseline's are shown, not enforced."""
+def traffic(outcome: Outcome, *, baseline: bool, picker: bool = False) -> list[Check]:
+    """Checks of the requests and the kill; a baseline's are shown, not enforced. A `picker` places requests
+    by what they cost, so that shares follow weights only where it leaves them."""
     detect, after, gap = outcome.detect_ms, outcome.post_kill_success, outcome.gap_points
     ours = not baseline
     return [
@@ -57,7 +58,7 @@ def traffic(outcome: Outcome, *, baseline: bool) -> list[Check]:
             gap is not None and gap <= GAP_POINTS,
             "not measured" if gap is None else f"{gap:.1f} points apart",
             f"within {GAP_POINTS:.0f} points",
-            ours,
+            ours and not picker,
         ),
         Check("lost in flight on the killed engine", True, str(outcome.cut_at_kill), "any", enforced=False),
     ]

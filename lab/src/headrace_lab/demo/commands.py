@@ -22,6 +22,9 @@ def demo(
         Literal["rr", "lr"] | None,
         typer.Option(help="A plain Envoy, for comparison; the kill is then shown, not judged."),
     ] = None,
+    picker: Annotated[
+        bool, typer.Option("--picker", help="Let the picker name a cell for each request.")
+    ] = False,
     svg: Annotated[
         Path | None, typer.Option(help="Write the live table here as a picture, as it stands when load ends.")
     ] = None,
@@ -44,7 +47,9 @@ def demo(
     from headrace_lab.stack.launch import live
     from headrace_lab.tables import new_console
 
-    plan = Plan(seconds, rps, seed, json, keep_logs, baseline or "", gateway_port, svg)
+    if picker and baseline:
+        raise typer.BadParameter("a plain Envoy has no picker; leave out --picker or --baseline")
+    plan = Plan(seconds, rps, seed, json, keep_logs, baseline or "", gateway_port, svg, picker)
     console = new_console()
     check_places(json, keep_logs, gateway_port)
     raise typer.Exit(live(lambda: run(plan, console), console))

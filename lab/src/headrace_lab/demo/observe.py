@@ -177,6 +177,14 @@ class Observer:
             response.raise_for_status()
             return read_counter(await response.text(), name)
 
+    async def picker(self) -> Any:
+        """How the controller's picker stands. Raises one of TROUBLES."""
+        return await self._json(f"{self._api}/api/v1/picker")
+
+    async def events(self, limit: int) -> Any:
+        """The newest entries of the controller's log. Raises one of TROUBLES."""
+        return await self._json(f"{self._api}/api/v1/events?limit={limit}")
+
     async def page(self, url: str) -> str:
         """A page as text. Raises one of TROUBLES."""
         async with self._session.get(url) as response:

@@ -43,9 +43,13 @@ def agent(fleet: Fleet, site: Site, run_dir: Path) -> Spec:
     return Spec(f"agent {site.name}", command, (site.agent_port,), url)
 
 
-def controller(fleet: Fleet, run_dir: Path, baseline: str = "", classes: bool = True) -> Spec:
+def controller(
+    fleet: Fleet, run_dir: Path, baseline: str = "", classes: bool = True, picker: bool = False
+) -> Spec:
     """The controller; without `classes` cells of different lengths get the same requests."""
     settings = settings_files.controller(fleet) | {"capability": {"classes": classes}}
+    if picker:
+        settings = settings_files.with_picker(settings)
     path = settings_files.write(run_dir / "controller.yaml", settings)
     extra = ("--baseline", baseline) if baseline else ()
     command = (console_script("headrace-controller"), "run", "--config", str(path), *extra)

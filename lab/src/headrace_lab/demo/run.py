@@ -3,21 +3,23 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from rich.console import Console
 
-from headrace_lab.demo import checks, closing, figures, guide, phases, programs
+from headrace_lab.demo import checks, closing, figures, guide, loops, phases, programs
 from headrace_lab.demo.display import Panel, picture, say, show
 from headrace_lab.demo.fleet import Fleet, simulated
 from headrace_lab.demo.kill import Kill, Order, kill_busy
+from headrace_lab.demo.loops import Loops
 from headrace_lab.demo.observe import History, Observer, open_session
 from headrace_lab.demo.result import Result, records_path, write
 from headrace_lab.load.arrivals import Mix, schedule
 from headrace_lab.load.driver import REFUSED, Driver, Limits, Target
 from headrace_lab.load.records import Record
 from headrace_lab.load.summary import arm
+from headrace_lab.stack.program import Spec
 from headrace_lab.stack.stack import Stack, StopReport
 from headrace_shared.clock import Clock, SystemClock
 from headrace_shared.tasks import Supervisor
@@ -39,11 +41,12 @@ class Plan:
     baseline: str = ""
     gateway_port: int = 0
     svg_path: Path | None = None
+    picker: bool = False
 
     @property
     def arm(self) -> str:
-        """The name of the arm that runs: the default scorer's, or the baseline's."""
-        return self.baseline or "v3"
+        """The name of the arm that runs: the default scorer's, that of both loops, or the baseline's."""
+        return self.baseline or ("headrace" if self.picker else "v3")
 
 
 @dataclass(slots=True)
@@ -55,6 +58,7 @@ class Seen:
     kill: Kill
     history: History
     nacks: float | None = None
+    loops: Loops = field(default_factory=Loops)
 
     @property
     def incident(self) -> figures.Incident:
@@ -100,7 +104,7 @@ async def _bring_up(scene: Scene) -> None:
     say(scene.console, f"starting {len(fleet.cells)} cells at {len(fleet.sites)} sites; logs in {run_dir}")
     await stack.start(programs.cell(fleet, each) for each in fleet.cells)
     await stack.start(programs.exporter(site) for site in fleet.sites)
-    await stack.start([programs.controller(fleet, run_dir, scene.plan.baseline)])
+    await stack.start([_controller(scene)])
     await stack.start(programs.agent(fleet, site, run_dir) for site in fleet.sites)
     await stack.start([await programs.envoy(fleet, run_dir)])
     await stack.wait_ready()
@@ -109,6 +113,11 @@ async def _bring_up(scene: Scene) -> None:
     say(scene.console, f"all cells are READY and Envoy serves on {fleet.gateway_url} after {took:.1f} s")
     for line in guide.where_to_look(fleet, scene.plan.seconds):
         say(scene.console, line)
+
+
+def _controller(scene: Scene) -> Spec:
+    plan = scene.plan
+    return programs.controller(scene.fleet, scene.stack.run_dir, plan.baseline, picker=plan.picker)
 
 
 async def _drive(scene: Scene) -> Seen:
@@ -128,7 +137,8 @@ async def _drive(scene: Scene) -> Seen:
         if plan.svg_path is not None:
             plan.svg_path.write_text(picture(panel, "headrace-lab demo"), encoding="utf-8")
     nacks = await phases.last_counter(scene.observer, NACKS)
-    return Seen(records, driver.started_at or start, kill, scene.observer.history, nacks)
+    both = await loops.read(scene.observer) if plan.picker else Loops()
+    return Seen(records, driver.started_at or start, kill, scene.observer.history, nacks, both)
 
 
 async def _kill_half_way(scene: Scene, panel: Panel) -> Kill:
@@ -160,11 +170,14 @@ def judge(scene: Scene, seen: Seen, report: StopReport) -> tuple[Result, dict[st
     shares = figures.shares(seen.records, seen.history, seen.start, cells, seen.incident)
     outcome = _outcome(seen, shares)
     made = [
-        *checks.traffic(outcome, baseline=bool(plan.baseline)),
+        *checks.traffic(outcome, baseline=bool(plan.baseline), picker=plan.picker),
+        *([loops.check(seen.loops, outcome.requests)] if plan.picker else []),
         checks.nacks(seen.nacks),
         *checks.ends(report, specs),
     ]
     found = _figures(outcome, seen.kill) | checks.end_figures(report, specs)
+    if plan.picker:
+        found |= seen.loops.figures()
     arms = {plan.arm: arm(seen.records, cells)}
     fleet = scene.fleet.as_json()
     result = Result("demo", plan.seed, plan.seconds, fleet, arms, found, tuple(made), report.exits)
@@ -205,6 +218,8 @@ def _close(
     console, plan = scene.console, scene.plan
     closing.latencies(console, f"{result.scenario}, arm {plan.arm}", result.arms[plan.arm])
     closing.shares_table(console, shares, result.arms[plan.arm])
+    if plan.picker:
+        loops.show(console, seen.loops)
     closing.stops(console, report)
     for record in figures.unexplained(seen.records, seen.incident)[:5]:
         say(

@@ -45,6 +45,11 @@ def controller(fleet: Fleet) -> dict[str, Any]:
     }
 
 
+def with_picker(settings: dict[str, Any]) -> dict[str, Any]:
+    """The same controller with the fast loop as well."""
+    return settings | {"picker": {"enabled": True}}
+
+
 def write(path: Path, data: dict[str, Any]) -> Path:
     """Write one settings file; returns its path. Raises OSError."""
     path.write_text(json.dumps(data, indent=2) + "\n", encoding="utf-8")

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from headrace_lab.engine.decoders import Decoders
 from headrace_lab.engine.parameters import EngineParameters
+from headrace_lab.engine.requests import Request
+from headrace_lab.engine.state import EngineState
 
 
 class Outlook:
@@ -38,3 +40,28 @@ class Outlook:
         decoding = self._decoders.size
         pass_s = max(p.decode_base_s, decoding / p.prefill_tokens_per_s) + self._caches_s
         return passes * pass_s * self._scale
+
+
+def predict_ttft(state: EngineState, request: Request, now: float, ahead: int) -> float:
+    """Seconds until a request that came at `now` would have its first token, were nothing else to come;
+    `ahead` are prompt tokens that will be there before it."""
+    p, step = state.parameters, state.under_way
+    passes_of = Outlook(p, state.slowdown, state.decoders)
+    wait_s, in_step = 0.0, 0
+    if step is not None:
+        done = step.done_by(now)
+        wait_s = max(0.0, step.started_at + step.after(done + 1) - now)
+        in_step = step.prefill_tokens
+    own = request.prompt_tokens - state.known_prefix(request)
+    tokens, pairs = own + ahead - in_step, own * (request.prompt_tokens - own / 2)
+    for sequence in (*state.prefilling, *state.waiting):
+        left = sequence.request.prompt_tokens + sequence.generated - sequence.computed
+        tokens += left
+        pairs += left * (sequence.computed + left / 2)
+    blocked_s = 0.0
+    blocks = sum(state.blocks_of(each.request.prompt_tokens + each.generated) for each in state.waiting)
+    blocks += state.blocks_of(request.prompt_tokens + ahead)
+    seats = len(state.running) + len(state.waiting) + 1
+    if blocks > state.free_blocks or seats > p.max_num_seqs:
+        blocked_s = passes_of.until_room(blocks - state.free_blocks, seats - p.max_num_seqs)
+    return wait_s + max(blocked_s, passes_of.prefill_s(max(1, tokens), pairs))

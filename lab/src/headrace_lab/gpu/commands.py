@@ -30,18 +30,29 @@ def exporter(
     ] = "",
     collect_seconds: Annotated[float, Option(help="Seconds between two makings of the page.")] = 0.5,
     poll_seconds: Annotated[float, Option(help="Seconds between two readings of a cell's load.")] = 0.2,
+    thermal_seconds: Annotated[
+        float, Option(help="Time constant of the GPUs' temperature; 0 = the profile's.", min=0)
+    ] = 0.0,
+    health_fields: Annotated[
+        bool, Option(help="Also give the fields of a GPU's health that are off by default.")
+    ] = False,
     preallocate: Annotated[bool, Option(help="The whole KV cache counts as used memory.")] = True,
 ) -> None:
     """Run a simulated DCGM exporter whose GPUs follow the load of cells."""
     log.configure()
     try:
-        parameters = find_profile(*split(profile)).gpu if profile else GpuParameters(name=gpu_name)
+        played = find_profile(*split(profile)) if profile else None
+        parameters = played.gpu if played else GpuParameters(name=gpu_name)
+        if thermal_seconds:
+            parameters = replace(parameters, thermal_time_constant_s=thermal_seconds)
         settings = ExporterSettings(
             gpus=tuple(parse_placement(text) for text in gpu),
             gpu=replace(parameters, preallocates=preallocate),
             hostname=hostname,
             collect_s=collect_seconds,
             poll_s=poll_seconds,
+            health=health_fields,
+            pcie_share=played.pcie_share if played else 0.0,
         )
     except ValueError as error:
         raise refusal("dcgm", error) from error

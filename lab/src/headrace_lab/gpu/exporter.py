@@ -4,19 +4,23 @@ from __future__ import annotations
 
 import asyncio
 import json
+from dataclasses import asdict
 from enum import Enum
 
 import aiohttp
 from aiohttp import web
 
-from headrace_lab.gpu.follower import read_load
+from headrace_lab.gpu.follower import read_load, slow_down
 from headrace_lab.gpu.model import Gpu
 from headrace_lab.gpu.page import GpuIdentity, GpuRow, render
 from headrace_lab.gpu.settings import ExporterSettings, Placement
+from headrace_lab.gpu.stresses import read_stress
 from headrace_shared import log
 from headrace_shared.clock import Clock
 from headrace_shared.tasks import Supervisor
 
+SLOWDOWN_GRAIN = 0.01
+"""An engine is told of a slowdown that differs by more than this share from the one it was told last."""
 PAGE_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
 
@@ -76,18 +80,25 @@ class Exporter:
                 web.get("/metrics", self._metrics),
                 web.get("/health", self._health),
                 web.post("/lab/faults", self._set_fault),
+                web.post("/lab/stress", self._set_stress),
             ]
         )
         return app
 
     async def _follow(self, gpu: Gpu, placement: Placement, session: aiohttp.ClientSession) -> None:
         present: bool | None = None
+        told = 1.0
         while True:
             load = await read_load(session, placement.cell_url)
             gpu.follow(load, self._clock.now())
             if load.present is not present:
-                present = load.present
+                present, told = load.present, 1.0
                 self._log.info("gpu", uuid=placement.uuid, cell=placement.cell_url, engine=present)
+            factor = gpu.slowdown(self._clock.now(), self._settings.pcie_share)
+            if abs(factor - told) > SLOWDOWN_GRAIN * told and await slow_down(
+                session, placement.cell_url, factor
+            ):
+                told = factor
             await asyncio.sleep(self._settings.poll_s)
 
     async def _collect_for_ever(self) -> None:
@@ -102,7 +113,8 @@ class Exporter:
             [
                 GpuRow(identity, gpu.parameters, gpu.figures(now))
                 for identity, gpu in zip(self._identities, self._gpus, strict=True)
-            ]
+            ],
+            health=self._settings.health,
         )
 
     async def _metrics(self, request: web.Request) -> web.Response:
@@ -126,3 +138,15 @@ class Exporter:
         else:
             self._not_hanging.set()
         return web.json_response({"fault": self._fault.value})
+
+    async def _set_stress(self, request: web.Request) -> web.Response:
+        try:
+            uuid, stress = read_stress(await request.read())
+            number = next((i for i, each in enumerate(self._identities) if each.uuid == uuid), None)
+            if number is None:
+                raise ValueError(f"no GPU here has the UUID {uuid!r}")
+        except ValueError as error:
+            return web.json_response({"error": str(error)}, status=400)
+        self._gpus[number].suffer(stress, self._clock.now())
+        self._log.info("stress", uuid=uuid, stress=asdict(stress))
+        return web.json_response({"gpu": uuid, **asdict(stress)})

@@ -1,4 +1,4 @@
-"""Follows the load of a cell over HTTP."""
+"""Follows the load of a cell over HTTP, and tells it how slow its GPU is."""
 
 from __future__ import annotations
 
@@ -51,3 +51,16 @@ async def read_load(session: aiohttp.ClientSession, cell_url: str) -> GpuLoad:
             return parse_load(await response.read())
     except (TimeoutError, aiohttp.ClientError, OSError, ValueError):
         return GpuLoad()
+
+
+async def slow_down(session: aiohttp.ClientSession, cell_url: str, factor: float) -> bool:
+    """Tell the cell that its GPU makes each step take `factor` times as long; True if it took it."""
+    try:
+        async with session.post(
+            f"{cell_url}/lab/faults",
+            json={"fault": "slow", "factor": factor},
+            timeout=aiohttp.ClientTimeout(total=TIMEOUT_S),
+        ) as response:
+            return response.status == 200
+    except (TimeoutError, aiohttp.ClientError, OSError):
+        return False

@@ -78,12 +78,15 @@ class GpuLoad:
 @dataclass(frozen=True, slots=True)
 class GpuStress:
     """What others do to a GPU: power in W that a foreign load on it turns into heat (at most the
-    board's limit counts), the share [0, 1) of the host link that a neighbour takes, and corrected
-    memory errors a minute."""
+    board's limit counts), the share [0, 1) of the host link that a neighbour takes, corrected
+    memory errors a minute, the share of its cooling that is left (above 1 = more than usual), and PCIe
+    replays a minute that come without contention."""
 
     heat_w: float = 0.0
     pcie_contention: float = 0.0
     ecc_per_min: float = 0.0
+    cooling: float = 1.0
+    replays_per_min: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,7 +182,8 @@ class Gpu:
             return
         self._at = now
         crowded = max(0.0, 2 * self._stress.pcie_contention - 1)
-        self._replays += seconds / 60 * self.parameters.replays_per_min * crowded
+        per_min = self.parameters.replays_per_min * crowded + self._stress.replays_per_min
+        self._replays += seconds / 60 * per_min
         self._ecc += seconds / 60 * self._stress.ecc_per_min
         # Where heat decides the clock and the clock the heat, only short steps are true.
         steps = math.ceil(seconds / _STEP_S) if self._may_throttle() else 1
@@ -192,7 +196,8 @@ class Gpu:
 
     def _warm(self, seconds: float) -> None:
         steady_c = self._steady_c(self._power_w)
-        keep = math.exp(-seconds / self.parameters.thermal_time_constant_s)
+        # What carries heat away less well takes longer to come to rest, and the heat capacity stays.
+        keep = math.exp(-seconds * self._stress.cooling / self.parameters.thermal_time_constant_s)
         self._temperature_c = steady_c + (self._temperature_c - steady_c) * keep
         self._energy_j += self._power_w * seconds
         beyond = max(0.0, self._temperature_c - self.parameters.throttle_c)
@@ -211,7 +216,7 @@ class Gpu:
 
     def _steady_c(self, power_w: float) -> float:
         p = self.parameters
-        return p.ambient_c + (p.full_load_c - p.ambient_c) * power_w / p.limit_w
+        return p.ambient_c + (p.full_load_c - p.ambient_c) * power_w / p.limit_w / self._stress.cooling
 
     def _used_mib(self) -> int:
         p, load = self.parameters, self._load

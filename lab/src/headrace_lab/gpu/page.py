@@ -112,11 +112,41 @@ _FIELDS = (
 )
 
 
-def render(rows: Sequence[GpuRow]) -> str:
-    """The page of these GPUs, one family after the other; no rows give an empty page."""
+_HEALTH = (
+    _Field(
+        "DEV_GPU_TEMP_LIMIT",
+        "gauge",
+        "Thermal limit of the GPU less its temperature (in C).",
+        lambda r: f"{r.figures.thermal_margin_c:.0f}",
+    ),
+    _Field(
+        "DEV_CLOCKS_EVENT_REASONS",
+        "gauge",
+        "Current reasons for lowered clocks (bitmask).",
+        lambda r: str(r.figures.clock_event_reasons),
+    ),
+    _Field(
+        "DEV_ENFORCED_POWER_LIMIT",
+        "gauge",
+        "Power limit in force (in W).",
+        lambda r: f"{r.parameters.limit_w:.0f}",
+    ),
+    _Field(
+        "DEV_ECC_SBE_VOL_TOTAL",
+        "counter",
+        "Corrected memory errors since the driver was loaded.",
+        lambda r: str(r.figures.ecc_correctable),
+    ),
+)
+"""Fields that an exporter gives only where its list of counters names them."""
+
+
+def render(rows: Sequence[GpuRow], *, health: bool = False) -> str:
+    """The page of these GPUs, one family after the other; no rows give an empty page. `health` adds what is
+    off by default."""
     lines: list[str] = []
     labels = [row.identity.labels(row.parameters.name) for row in rows]
-    for field in _FIELDS if rows else ():
+    for field in (*_FIELDS, *(_HEALTH if health else ())) if rows else ():
         name = f"DCGM_FI_{field.name}"
         lines += [f"# HELP {name} {field.text}", f"# TYPE {name} {field.kind}"]
         lines += [f"{name}{{{label}}} {field.value(row)}" for label, row in zip(labels, rows, strict=True)]

@@ -29,6 +29,10 @@ class ExporterSettings:
     """Seconds between two makings of the page; a scrape gets the last one, however old."""
     poll_s: float = 0.2
     """Seconds between two readings of a cell's load."""
+    health: bool = False
+    """Whether the page has the fields of a GPU's health that are off by default."""
+    pcie_share: float = 0.0
+    """Share of an engine's steps that goes over the host link."""
 
     def __post_init__(self) -> None:
         problems = []

@@ -23,6 +23,7 @@ def controller_settings(
         data["gateways"][0]["host"] = GATEWAY_ADDRESS
     data["capability"] = {"classes": arm.classes}
     data["pressure"] = {"early_warning": {"enabled": arm.classes}}
+    data["picker"] = {"enabled": arm.picker, "prefix_affinity": arm.prefixes}
     if arm.scorer:
         data["pressure"]["scorer"] = arm.scorer
     if arm.projection:
@@ -32,6 +33,7 @@ def controller_settings(
         "health_check_interval_s": gateway.health_interval_s,
         "health_check_timeout_s": gateway.health_timeout_s,
         "retries": gateway.retries if arm.retries else 0,
+        "hedge_after_s": gateway.hedge_after_s,
     }
     if not arm.lifecycle:
         data["baseline"] = BASELINES[arm.balancer]

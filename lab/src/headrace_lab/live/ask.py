@@ -66,9 +66,12 @@ def look_up(options: Options, catalogue: Catalogue, mode: Mode = "live") -> Ask:
         scenario = catalogue.scenario(options.name)
         variant = _variant(scenario, options.variant)
         load_name = options.load or variant[1] or scenario.load
-        arms = {name: catalogue.arm(name) for name in options.arms or scenario.arms}
+        arms = {name: catalogue.arm(name) for name in options.arms or _own_arms(scenario, catalogue, mode)}
         kind = _kind(scenario, options.kind)
         fault = catalogue.fault(kind) if kind else None
+        faults = scenario.faults
+        if faults is not None and fault is not None:
+            faults = faults.spaced(fault.every_s)
         fleet = catalogue.fleet(variant[0] or scenario.fleet)
         load = catalogue.load(load_name)
         networks = {name: catalogue.network(name) for name in options.networks or scenario.networks}
@@ -88,12 +91,26 @@ def look_up(options: Options, catalogue: Catalogue, mode: Mode = "live") -> Ask:
         load=load,
         arms=arms,
         rps=options.rps or scenario.rps,
-        seconds=options.seconds or scenario.seconds,
+        seconds=options.seconds or _seconds(scenario, mode, faults),
         kind=kind,
         fault=fault,
-        faults=scenario.faults,
+        faults=faults,
         networks=networks,
     )
+
+
+def _own_arms(scenario: Scenario, catalogue: Catalogue, mode: Mode) -> list[str]:
+    """The scenario's arms, without those that this mode has not."""
+    return [name for name in scenario.arms if mode in catalogue.arm(name).modes]
+
+
+def _seconds(scenario: Scenario, mode: Mode, faults: FaultTimes | None) -> float:
+    """The scenario's own length, or longer where the faults of this kind need more."""
+    if mode == "live" and scenario.lead is not None:
+        return scenario.lead.live.seconds
+    if faults is not None and faults != scenario.faults:
+        return max(scenario.seconds, faults.over_s)
+    return scenario.seconds
 
 
 def _variant(scenario: Scenario, name: str) -> tuple[str, str]:

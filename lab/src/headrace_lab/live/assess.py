@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from headrace_lab.live import figures
+from headrace_lab.live import figures, lead
 from headrace_lab.live.ask import Ask
 from headrace_lab.live.figures import Figures
 from headrace_lab.live.layout import Layout
@@ -100,7 +100,15 @@ def jitter(runs: Sequence[ArmRun], ask: Ask, layout: Layout) -> Figures:
     return figures.network_gain(runs, _warm_up_s(ask))
 
 
+def lead_time(runs: Sequence[ArmRun], ask: Ask, layout: Layout) -> Figures:
+    """How long early warnings come before clients would feel a stress."""
+    plan = ask.scenario.lead
+    assert plan is not None
+    return common(runs, ask, layout) | lead.lead_figures(runs, plan, ask.catalogue.tiers[plan.live.tier])
+
+
 ASSESS: dict[str, Assess] = {
+    "lead-time": lead_time,
     "capability": capability,
     "failover": failover,
     "dcgm-loss": exporters,

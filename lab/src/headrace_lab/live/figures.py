@@ -207,10 +207,19 @@ def reactions(run: ArmRun, starts_s: Sequence[float], within_s: float) -> Figure
 
 # The network.
 
+NETWORK_GAINS = (
+    ("network_gain", "v3", "v2"),
+    ("network_gain_vs_rr", "v3", "rr"),
+    ("network_gain_weights", "weights", "v2"),
+    ("network_gain_bound", "oracle", "v2"),
+)
+"""A figure's name, whose P95 it is by, and against whose."""
+
 
 def network_gain(runs: Sequence[ArmRun], warm_up_s: float) -> Figures:
     """`network_gain.CONDITION`: by how much the network signals alone lower P95 TTFT: 1 - v3 / v2;
-    `network_gain_vs_rr.CONDITION` compares v3 with round-robin."""
+    `network_gain_vs_rr.CONDITION` compares v3 with round-robin, `network_gain_bound.CONDITION` the oracle,
+    which knows every path, with v2, and `network_gain_weights.CONDITION` the default of this project."""
     p95: dict[tuple[str, str], float] = {}
     for run in runs:
         value = latencies(run, warm_up_s)[f"ttft_p95_ms.{run.arm}"]
@@ -219,9 +228,8 @@ def network_gain(runs: Sequence[ArmRun], warm_up_s: float) -> Figures:
     figures: Figures = {}
     for condition in dict.fromkeys(run.condition for run in runs):
         figures |= {f"ttft_p95_ms.{arm}.{c}": value for (c, arm), value in p95.items() if c == condition}
-        ours = p95.get((condition, "v3"))
-        for name, other in (("network_gain", "v2"), ("network_gain_vs_rr", "rr")):
-            theirs = p95.get((condition, other))
+        for name, arm, other in NETWORK_GAINS:
+            ours, theirs = p95.get((condition, arm)), p95.get((condition, other))
             if ours is not None and theirs:
                 figures[f"{name}.{condition}"] = 1 - ours / theirs
     return figures

@@ -23,12 +23,14 @@ class Place:
 @dataclass(frozen=True, slots=True)
 class Layout:
     """Where everything stands. `fleet.sites` has one entry a node, several may be of one site.
-    `places` is empty where all run side by side on the loopback address."""
+    `places` is empty where all run side by side on the loopback address. `thermal_s` is the time constant
+    of the GPUs' temperature, 0 = their profile's."""
 
     fleet: Fleet
     plans: dict[str, CellPlan]
     bytes_per_token: float
     places: dict[str, Place] = field(default_factory=dict)
+    thermal_s: float = 0.0
 
     def cells_of_node(self, node: str) -> tuple[str, ...]:
         """Ids of a node's cells."""
@@ -56,7 +58,11 @@ class Layout:
 
 
 def lay_out(
-    plan: FleetPlan, *, node_per_cell: bool = False, places: dict[str, Place] | None = None
+    plan: FleetPlan,
+    *,
+    node_per_cell: bool = False,
+    places: dict[str, Place] | None = None,
+    thermal_s: float = 0.0,
 ) -> Layout:
     """Choose ports for a fleet: one node a site, or one a cell. Raises NoFreePortError."""
     places = places or {}
@@ -79,7 +85,7 @@ def lay_out(
         )
         sites.append(Site(site, cells, next(ports), next(ports), node, host))
     fleet = Fleet(f"lab-{plan.model}", tuple(sites), middle())
-    return Layout(fleet, plans, plan.bytes_per_token, places)
+    return Layout(fleet, plans, plan.bytes_per_token, places, thermal_s)
 
 
 def _groups(plans: dict[str, CellPlan], node_per_cell: bool) -> Iterator[tuple[str, str, list[CellPlan]]]:

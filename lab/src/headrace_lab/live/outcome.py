@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -52,6 +52,7 @@ class Outcome:
             "arms": {_label(run): summary(run.records, cells) for run in self.runs},
             "figures": {name: tidy(value) for name, value in self.figures.items()},
             "faults": {_label(run): [f.as_json() for f in run.faults] for run in self.runs},
+            "alerts": {_label(run): [asdict(a) for a in run.alerts] for run in self.runs if run.alerts},
             "metrics": {_label(run): dict(run.metrics) for run in self.runs},
             "worked": self.worked,
             "checks": {check.name: {"ok": check.ok, "found": check.found} for check in self.checks},

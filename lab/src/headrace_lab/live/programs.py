@@ -42,6 +42,7 @@ def exporter(layout: Layout, site: Site) -> Spec:
     command = (
         *(console_script("headrace-lab"), "dcgm", "--host", site.host, "--port", port),
         *("--hostname", site.node, "--profile", f"{plan.gpu}/{plan.model}", *gpus),
+        *("--thermal-seconds", f"{layout.thermal_s}", "--health-fields"),
     )
     url = f"http://{site.host}:{port}/health"
     return Spec(f"exporter {site.node}", at_site(layout, site.name, command), (site.exporter_port,), url)

@@ -19,6 +19,12 @@ def notes(ask: Ask) -> list[str]:
             "a dark node or site is played by stopping its programs: the kernel still accepts "
             "connections to them, which never answer; a path that drops packets refuses none either"
         )
+    if (plan := ask.scenario.lead) is not None:
+        faster = plan.reference_time_constant_s / plan.live.time_constant_s
+        found.append(
+            f"stresses run {faster:g} times faster than their time lines, with a thermal time constant of "
+            f"{plan.live.time_constant_s:g} s; leads at the reference constant come from the simulator"
+        )
     if ask.faults is not None and len(ask.faults.times(ask.seconds)) < ask.faults.least:
         planned = len(ask.faults.times(ask.seconds))
         found.append(

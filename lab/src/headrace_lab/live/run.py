@@ -12,7 +12,7 @@ from rich.console import Console
 from headrace_lab.demo import phases
 from headrace_lab.demo.display import say
 from headrace_lab.demo.observe import TROUBLES, Observer, open_session, read_counter
-from headrace_lab.live import report
+from headrace_lab.live import lead, report
 from headrace_lab.live.arms import drain_s
 from headrace_lab.live.ask import Ask
 from headrace_lab.live.assess import assess
@@ -58,7 +58,12 @@ async def live(ask: Ask, console: Console) -> int:
             phases.run_directory(console, ask.options.keep_logs, "headrace-live-")
         )
         places = contexts.enter_context(world(list(ask.fleet.sites))) if ask.networks else {}
-        layout = lay_out(ask.fleet, node_per_cell=ask.name in NODE_PER_CELL, places=places)
+        layout = lay_out(
+            ask.fleet,
+            node_per_cell=ask.name in NODE_PER_CELL,
+            places=places,
+            thermal_s=ask.scenario.lead.live.time_constant_s if ask.scenario.lead else 0.0,
+        )
         for name in ask.arms:
             place = run_dir.path / name
             place.mkdir(exist_ok=True)
@@ -136,6 +141,7 @@ async def _drive(ask: Ask, session: Session, wan: Wan | None, condition: str) ->
     )
     target = Target(fleet.gateway_url, fleet.model, fleet.by_address, session.layout.bytes_per_token)
     driver = Driver(target, clock, limits(ask), ask.seed)
+    unloaded = await _unloaded(ask, session, target)
     if wan is not None:
         wan.set_paths(ask.networks[condition], 0.0)
         session.said(f"network {condition}")
@@ -153,8 +159,35 @@ async def _drive(ask: Ask, session: Session, wan: Wan | None, condition: str) ->
         faults: list[FaultSeen] = await script
     began = driver.started_at or start
     samples = tuple(s for s in session.observer.history.samples if s.at >= start)
-    metrics = await _counters(session)
-    return ArmRun(session.arm_name, tuple(records), began, tuple(faults), samples, metrics, condition)
+    return ArmRun(
+        arm=session.arm_name,
+        records=tuple(records),
+        start=began,
+        faults=tuple(faults),
+        samples=samples,
+        metrics=await _counters(session),
+        condition=condition,
+        alerts=await lead.alerts(session, line) if session.arm.classes else (),
+        unloaded_ms=unloaded,
+    )
+
+
+async def _unloaded(ask: Ask, session: Session, target: Target) -> tuple[float, ...]:
+    """Times to first token at the unloaded rate, where the scenario has an SLO to make of them."""
+    plan = ask.scenario.lead
+    if plan is None:
+        return ()
+    rps = ask.catalogue.counting.unloaded_rps * len(session.layout.plans)
+    session.said(f"unloaded: {rps:g} requests a second for {plan.live.unloaded_s:g} s")
+    arrivals = generate(
+        ask.load,
+        rps=rps,
+        seconds=plan.live.unloaded_s,
+        seed=ask.seed,
+        most_tokens=max(plan.max_model_len for plan in session.layout.plans.values()),
+    )
+    records = await Driver(target, session.clock, limits(ask), ask.seed).run(arrivals)
+    return tuple(r.ttft_ms for r in records if r.ok and r.ttft_ms is not None)
 
 
 async def _play(wan: Wan, ask: Ask, condition: str, line: Timeline) -> None:

@@ -9,6 +9,7 @@ from dataclasses import replace
 from headrace_lab.demo import phases
 from headrace_lab.demo.kill import GIVE_UP_S
 from headrace_lab.demo.observe import TROUBLES
+from headrace_lab.live import lead
 from headrace_lab.live.ask import Ask
 from headrace_lab.live.faults import WHOLE_S, Target, busiest_first, mend, strike, targets, watch
 from headrace_lab.live.seen import FaultSeen
@@ -169,6 +170,7 @@ async def _drained(session: Session, cell: str, line: Timeline, until_s: float) 
 
 
 SCRIPTS: dict[str, Script] = {
+    "lead-time": lead.strain,
     "failover": failover,
     "dcgm-loss": exporters,
     "controller-loss": controller_loss,

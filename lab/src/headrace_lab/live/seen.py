@@ -43,8 +43,21 @@ class FaultSeen:
 
 
 @dataclass(frozen=True, slots=True)
+class Alert:
+    """An early warning for a cell that began `at_s` seconds after the start of the load."""
+
+    cell: str
+    at_s: float
+    said: str
+
+
+@dataclass(frozen=True, slots=True)
 class ArmRun:
-    """One arm's run. `samples` are the controller's views, `start` the load's start on their clock."""
+    """One arm's run. `samples` are the controller's views, `start` the load's start on their clock.
+
+    `unloaded_ms` are the times to first token of the same load at the unloaded rate, where a scenario
+    measures them before; `alerts` the early warnings.
+    """
 
     arm: str
     records: tuple[Record, ...]
@@ -53,3 +66,5 @@ class ArmRun:
     samples: tuple[Sample, ...] = ()
     metrics: dict[str, float] = field(default_factory=dict)
     condition: str = ""
+    alerts: tuple[Alert, ...] = ()
+    unloaded_ms: tuple[float, ...] = ()

@@ -16,6 +16,7 @@ from headrace_lab.demo.observe import TROUBLES, Host, Observer
 from headrace_lab.live import peers, programs
 from headrace_lab.live.layout import Layout
 from headrace_lab.scenarios.settings import Arm, GatewayPlan
+from headrace_lab.scenarios.timelines import StressPoint
 from headrace_lab.stack.program import Program, Spec, StackError
 from headrace_lab.stack.stack import Stack
 from headrace_shared.clock import Clock
@@ -109,6 +110,14 @@ class Session:
     async def set_fault(self, cell: str, fault: str) -> None:
         """Set a fault switch of a simulated cell. Raises StackError."""
         await self.post(f"{self.layout.fleet.cell(cell).url}/lab/faults", {"fault": fault}, 200)
+
+    async def stress(self, cell: str, point: StressPoint) -> None:
+        """Put a cell's GPU under a stress, in place of the one before. Raises StackError."""
+        (site, each) = next(
+            (site, each) for site in self.layout.fleet.sites for each in site.cells if each.id == cell
+        )
+        body = {"gpu": each.gpu, **point.model_dump(exclude={"at_s"})}
+        await self.post(f"http://{site.host}:{site.exporter_port}/lab/stress", body, 200)
 
     async def post(self, url: str, body: dict[str, object], wanted: int) -> None:
         """Ask a program for something. Raises StackError where it refuses or does not answer."""

@@ -18,6 +18,8 @@ from headrace_shared.clock import Clock
 REFUSED = "not sent: too many requests in flight"
 CELL_HEADER = "x-headrace-cell"
 UPSTREAM_HEADER = "x-headrace-upstream"
+SESSION_HEADER = "x-session-id"
+"""The controller's default for the picker."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,7 +184,8 @@ class Driver:
         patience: asyncio.Timeout,
     ) -> None:
         body = {"model": self._target.model, "prompt": text, "max_tokens": arrival.max_tokens, "stream": True}
-        async with session.post(f"{self._target.url}/v1/completions", json=body) as response:
+        url, headers = f"{self._target.url}/v1/completions", session_header(arrival)
+        async with session.post(url, json=body, headers=headers) as response:
             answer.status = response.status
             answer.cell = self._target.cell_of(response.headers)
             if response.status != 200:
@@ -251,6 +254,11 @@ class Driver:
                 turn=arrival.turn,
             )
         )
+
+
+def session_header(arrival: Arrival) -> dict[str, str]:
+    """What a request says of its session, where it has one."""
+    return {SESSION_HEADER: f"lab-{arrival.session}"} if arrival.session >= 0 else {}
 
 
 def error_text(body: bytes) -> str:

@@ -14,7 +14,7 @@ from typing import Literal
 
 import numpy as np
 
-from headrace_lab.load.arrivals import Arrival, check_amount
+from headrace_lab.load.arrivals import Arrival, arrival_times, check_amount
 from headrace_lab.scenarios.loads import TraceLoad
 
 FOLDER = "trace_files"
@@ -72,21 +72,24 @@ def from_trace(load: TraceLoad, *, rps: float, seconds: float, seed: int, most_t
     """A stretch of the trace, chosen by the seed, at `rps` on average over exactly `seconds`.
 
     The stretch holds `rps * seconds` consecutive requests; a stretch that passes the trace's end
-    goes on at its start. Gaps keep their proportions. Prompts are cut so that prompt and output
-    fit in `most_tokens`. Raises ValueError for amounts out of bounds.
+    goes on at its start. Gaps keep their proportions, or are a Poisson process's. Prompts are cut so that
+    prompt and output fit in `most_tokens`. Raises ValueError for amounts out of bounds.
     """
     check_amount(rps, seconds)
     trace = read_trace(load.file, load.format)
-    count = max(1, round(rps * seconds))
-    start = int(np.random.default_rng(seed).integers(len(trace)))
-    stretch = _stretch(trace, start, count)
-    length = stretch[-1].at_s - stretch[0].at_s
-    scale = seconds * (count - 1) / count / length if length > 0 else 0.0
+    rng = np.random.default_rng(seed)
+    start = int(rng.integers(len(trace)))
+    if load.arrivals == "poisson":
+        times = [float(at) for at in arrival_times(rng, rps, seconds, "poisson")]
+        stretch = _stretch(trace, start, len(times))
+    else:
+        stretch = _stretch(trace, start, max(1, round(rps * seconds)))
+        times = _rescaled(stretch, seconds)
     return [
         _fitted(
             Arrival(
                 id=i,
-                at_s=(each.at_s - stretch[0].at_s) * scale,
+                at_s=at,
                 kind="short",
                 prompt_tokens=each.prompt_tokens,
                 max_tokens=each.output_tokens,
@@ -95,8 +98,16 @@ def from_trace(load: TraceLoad, *, rps: float, seconds: float, seed: int, most_t
             ),
             most_tokens,
         )
-        for i, each in enumerate(stretch)
+        for i, (at, each) in enumerate(zip(times, stretch, strict=True))
     ]
+
+
+def _rescaled(stretch: list[TraceRequest], seconds: float) -> list[float]:
+    """Their times, from 0 on, so that the stretch fills `seconds`."""
+    count, first = len(stretch), stretch[0].at_s
+    length = stretch[-1].at_s - first
+    scale = seconds * (count - 1) / count / length if length > 0 else 0.0
+    return [(each.at_s - first) * scale for each in stretch]
 
 
 def _stretch(trace: tuple[TraceRequest, ...], start: int, count: int) -> list[TraceRequest]:

@@ -11,7 +11,7 @@ Fleet = Literal["homogeneous", "perturbed", "heterogeneous"]
 
 
 def matrix(
-    out: Annotated[Path, typer.Option(help="Directory for the CSV and the JSON.")],
+    out: Annotated[Path, typer.Option(help="Directory for the CSV, the JSON and the pictures.")],
     fleet: Annotated[Fleet, typer.Option(help="The fleet.")] = "perturbed",
     quick: Annotated[bool, typer.Option("--quick", help="Three loads, one tier, one repetition.")] = False,
     traces: Annotated[bool, typer.Option("--traces", help="The public traces as well.")] = False,
@@ -19,8 +19,9 @@ def matrix(
 ) -> None:
     """Find the sustainable rate of each arm for every load class and SLO tier, in simulation.
 
-    Two processes work on it. A ratio with ~ behind it is not sure: the bootstrap intervals of the
-    arm's and of round-robin's rates overlap.
+    Two processes work on it; what an interrupted run left in --out is taken over. A ratio with ~
+    behind it is not sure: the bootstrap intervals of the arm's and of round-robin's rates overlap.
+    Then all arms run at one rate below saturation, for their P99; --quick leaves that out.
 
     Exit status: 0 it ran; 2 wrong options; 130 after Ctrl-C.
     """

@@ -2,30 +2,24 @@
 
 from __future__ import annotations
 
-import csv
-import json
-import math
-import multiprocessing
-from collections.abc import Callable, Iterable, Sequence
-from concurrent.futures import ProcessPoolExecutor, as_completed
-from dataclasses import asdict, fields
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
 from rich.console import Console
 
 from headrace_lab.demo.display import number, say
-from headrace_lab.demo.result import environment, tidy
-from headrace_lab.matrix.summary import Line, figures, summarise
-from headrace_lab.matrix.work import Piece, Row, work
+from headrace_lab.matrix import pool
+from headrace_lab.matrix.kept import Kept, code_digest
+from headrace_lab.matrix.result import Matrix, write
+from headrace_lab.matrix.summary import Line, summarise
+from headrace_lab.matrix.tails import Tail, tails
+from headrace_lab.matrix.work import MIDDLE, Done, Piece, Row
 from headrace_lab.scenarios import Catalogue
 from headrace_lab.tables import new_table
 from headrace_shared.clock import Clock
 
-PROCESSES = 2
 QUICK_LOADS = ("baseline_mixed", "code_heavy", "rag_multidoc")
-QUICK_TIER = "middle"
-LONGEST_S = 3600.0
 SEEDS_APART = 1000
 
 
@@ -33,7 +27,7 @@ def pieces(catalogue: Catalogue, fleet: str, quick: bool, traces: bool, seed: in
     """All pieces of a fleet's matrix, those that take longest first."""
     loads = QUICK_LOADS if quick else catalogue.matrix_loads
     names = (*loads, *(catalogue.matrix_traces if traces else ()))
-    tiers = (QUICK_TIER,) if quick else tuple(catalogue.tiers)
+    tiers = (MIDDLE,) if quick else tuple(catalogue.tiers)
     repetitions = 1 if quick else catalogue.counting.repetitions
     return [
         Piece(
@@ -51,31 +45,6 @@ def pieces(catalogue: Catalogue, fleet: str, quick: bool, traces: bool, seed: in
     ]
 
 
-def run(planned: Sequence[Piece], said: Callable[[str], None], processes: int = PROCESSES) -> list[Row]:
-    """Work on all pieces; raises whatever a piece raises."""
-    rows: list[Row] = []
-    # A fresh interpreter for each worker: forking one that has threads is not safe.
-    context = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(processes, mp_context=context) as pool:
-        under_way = {pool.submit(work, piece): piece for piece in planned}
-        for number_done, future in enumerate(as_completed(under_way, timeout=LONGEST_S), 1):
-            piece = under_way[future]
-            done = future.result()
-            rows += done
-            said(
-                f"{number_done} of {len(planned)}: {piece.load}, repetition {piece.repetition}: {_told(done)}"
-            )
-    loads = list(dict.fromkeys(piece.load for piece in reversed(planned)))
-    return sorted(rows, key=lambda row: (loads.index(row.load), row.repetition))
-
-
-def _told(rows: Iterable[Row]) -> str:
-    shown = [row for row in rows if row.tier == QUICK_TIER]
-    return (
-        ", ".join(f"{row.arm} {number(row.sustainable_rps, '.2f')}" for row in shown) + f" RPS ({QUICK_TIER})"
-    )
-
-
 def matrix(
     catalogue: Catalogue,
     fleet: str,
@@ -86,22 +55,64 @@ def matrix(
     console: Console,
     clock: Clock,
 ) -> None:
-    """Run a fleet's matrix and write `matrix.FLEET.csv` and `.json` into `out`. Raises OSError."""
+    """Run a fleet's matrix and write its files into `out`; pieces that an interrupted run left there are
+    taken over. Raises OSError."""
     planned = pieces(catalogue, fleet, quick, traces, seed)
-    say(console, f"matrix of {fleet}: {len(planned)} pieces on {PROCESSES} processes, in simulation")
+    kept = Kept(out / f"matrix.{fleet}.partial.ndjson", code_digest())
+    say(console, f"matrix of {fleet}: {len(planned)} pieces on {pool.PROCESSES} processes, in simulation")
     began = clock.now()
-    rows = run(planned, lambda text: say(console, text))
-    counting = catalogue.counting
-    lines = summarise(rows, counting.resamples, counting.confidence)
-    took_s = clock.now() - began
-    say(console, f"took {took_s:.0f} s")
-    show(console, lines)
-    write(out, fleet, rows, lines, {"quick": quick, "seed": seed, "took_s": round(took_s, 1)}, clock)
+
+    def told(piece: Piece, done: Done, count: int) -> None:
+        where = f"{count} of {len(planned)}: {piece.load}, repetition {piece.repetition}"
+        say(console, f"{where}: {_told(done.rows)} ({done.cpu_s:.0f} s of CPU)")
+
+    try:
+        results = pool.run(planned, kept, told)
+    except KeyboardInterrupt:
+        say(console, f"interrupted; the same command with --out {out} goes on where this ended")
+        raise
+    more = {
+        "quick": quick,
+        "seed": seed,
+        "took_s": round(clock.now() - began, 1),
+        "cpu_s": round(sum(done.cpu_s for done in results), 1),
+    }
+    loads = list(dict.fromkeys(piece.load for piece in reversed(planned)))
+    found = assemble(fleet, loads, results, catalogue, more)
+    say(console, f"took {more['took_s']:.0f} s, {more['cpu_s']:.0f} s of CPU")
+    show(console, found)
+    write(out, found, clock)
+    kept.drop()
     say(console, f"written to {out}")
 
 
-def show(console: Console, lines: Sequence[Line]) -> None:
-    """One table: a row for each load and tier, the arms side by side."""
+def assemble(
+    fleet: str, loads: Sequence[str], results: Iterable[Done], catalogue: Catalogue, more: dict[str, Any]
+) -> Matrix:
+    """All results as one, in the order of the loads."""
+    counting = catalogue.counting
+    ordered = sorted(results, key=lambda done: (loads.index(done.load), done.repetition))
+    rows = tuple(row for done in ordered for row in done.rows)
+    lines = summarise(rows, counting.resamples, counting.confidence)
+    below = tails([done.below for done in ordered if done.below is not None], counting.confidence)
+    return Matrix(fleet, rows, tuple(lines), tuple(below), counting.margin, more)
+
+
+def _told(rows: Iterable[Row]) -> str:
+    shown = [row for row in rows if row.tier == MIDDLE]
+    return ", ".join(f"{row.arm} {number(row.sustainable_rps, '.2f')}" for row in shown) + f" RPS ({MIDDLE})"
+
+
+def show(console: Console, found: Matrix) -> None:
+    """Rates by load and tier, the arms side by side; tails below saturation; what can be claimed."""
+    _show_rates(console, found.lines)
+    if found.tails:
+        _show_tails(console, found.tails)
+    for sentence in claims(found):
+        console.print(sentence)
+
+
+def _show_rates(console: Console, lines: Sequence[Line]) -> None:
     arms = list(dict.fromkeys(line.arm for line in lines))
     table = new_table(left=("load", "tier"), right=("SLO ms", *arms, *(f"{arm} / rr" for arm in arms[1:])))
     for load, tier in dict.fromkeys((line.load, line.tier) for line in lines):
@@ -122,31 +133,41 @@ def _ratio(line: Line) -> str:
     return f"{number(line.vs_rr.value, '.2f')}{mark}"
 
 
-def write(
-    out: Path, fleet: str, rows: Sequence[Row], lines: Sequence[Line], more: dict[str, Any], clock: Clock
-) -> None:
-    """The rows as CSV; rows, lines and figures as JSON. Raises OSError."""
-    out.mkdir(parents=True, exist_ok=True)
-    with (out / f"matrix.{fleet}.csv").open("w", encoding="utf-8", newline="") as file:
-        writer = csv.writer(file)
-        names = [field.name for field in fields(Row)]
-        writer.writerow(names)
-        for row in rows:
-            writer.writerow([getattr(row, name) for name in names])
-    data = {
-        "scenario": f"matrix/{fleet}",
-        "mode": "sim",
-        **more,
-        "figures": {name: tidy(value) for name, value in figures(lines).items()},
-        "lines": [_finite(asdict(line)) for line in lines],
-        "rows": [_finite(asdict(row)) for row in rows],
-        "environment": environment(clock),
-    }
-    text = json.dumps(data, indent=2, allow_nan=False, ensure_ascii=False)
-    (out / f"matrix.{fleet}.json").write_text(text + "\n", encoding="utf-8")
+def _show_tails(console: Console, lines: Sequence[Tail]) -> None:
+    arms = list(dict.fromkeys(line.arm for line in lines))
+    table = new_table(
+        "P99 TTFT below saturation, ms; ratio to the better of rr and lr (upper end of its interval)",
+        left=("load",),
+        right=("RPS", *arms, *(f"{arm} ratio" for arm in arms if arm not in ("rr", "lr"))),
+    )
+    for load in dict.fromkeys(line.load for line in lines):
+        own = {line.arm: line for line in lines if line.load == load}
+        ratios = [own[arm].vs_plain for arm in arms if arm not in ("rr", "lr")]
+        table.add_row(
+            load,
+            number(next(iter(own.values())).rps, ".2f"),
+            *(number(own[arm].p99_ms, ".0f") for arm in arms),
+            *(f"{number(each.value, '.2f')} ({number(each.high, '.2f')})" for each in ratios),
+        )
+    console.print(table)
 
 
-def _finite(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {key: _finite(each) for key, each in value.items()}
-    return None if isinstance(value, float) and not math.isfinite(value) else value
+def claims(found: Matrix) -> list[str]:
+    """In words, for each arm that is ours: in how many loads it is apart from rr, and in how many it is not
+    inferior to the better plain one."""
+    figures, margin = found.figures(), f"{found.margin:.0%}"
+    arms = [arm for arm in dict.fromkeys(line.arm for line in found.lines) if arm not in ("rr", "oracle")]
+    if len({row.repetition for row in found.rows}) < 2:
+        return ["One repetition has no interval: nothing is claimed."]
+    said = []
+    for arm in arms:
+        count = figures.get(f"loads.{MIDDLE}.{arm}", 0.0)
+        apart = figures.get(f"loads_apart_from_rr.{MIDDLE}.{arm}", 0.0)
+        text = f"{arm}, {MIDDLE} tier: interval apart from rr's in {apart:.0f} of {count:.0f} loads"
+        if arm != "lr":
+            rps = figures.get(f"not_inferior_rps.{MIDDLE}.{arm}", 0.0)
+            text += f"; not inferior ({margin}) to the better of rr and lr in {rps:.0f} by sustainable RPS"
+            if found.tails:
+                text += f", in {figures.get(f'not_inferior_p99.{arm}', 0.0):.0f} by P99 below saturation"
+        said.append(text)
+    return said

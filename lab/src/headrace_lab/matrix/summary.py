@@ -10,6 +10,8 @@ import numpy as np
 
 from headrace_lab.matrix.work import Row
 
+PLAIN = ("rr", "lr")
+
 
 @dataclass(frozen=True, slots=True)
 class Interval:
@@ -26,8 +28,9 @@ class Interval:
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """One load, arm and tier over its repetitions. `vs_rr` and `vs_oracle` are means of the ratios of
-    the same seeds; `apart_from_rr`: the intervals of the two sustainable rates do not overlap."""
+    """One load, arm and tier over its repetitions. `vs_rr`, `vs_oracle` and `vs_plain` (the better of rr
+    and lr) are means of the ratios of the same seeds; `apart_from_rr`: the intervals of the two
+    sustainable rates do not overlap."""
 
     fleet: str
     load: str
@@ -37,16 +40,20 @@ class Line:
     sustainable_rps: Interval
     vs_rr: Interval
     vs_oracle: Interval
+    vs_plain: Interval
     apart_from_rr: bool
 
 
 def bootstrap(
     values: Sequence[float], resamples: int, confidence: float, seed: int = 1, median: bool = False
 ) -> Interval:
-    """The mean, or median, of the values and its percentile interval over resamples of them."""
+    """The mean, or median, of the values and its percentile interval over resamples of them; one value
+    alone has no interval."""
     known = np.array([value for value in values if math.isfinite(value)])
     if not len(known):
         return Interval(math.nan, math.nan, math.nan)
+    if len(known) == 1:
+        return Interval(float(known[0]), math.nan, math.nan)
     centre = np.median if median else np.mean
     drawn = np.random.default_rng(seed).choice(known, (resamples, len(known)))
     tail = (1 - confidence) / 2
@@ -67,11 +74,11 @@ def summarise(rows: Sequence[Row], resamples: int, confidence: float) -> list[Li
     slo = {(r.load, r.tier): r.slo_ms for r in rows}
     fleet = rows[0].fleet if rows else ""
 
-    def against(load: str, arm: str, tier: str, base: str) -> Interval:
-        ratios = [
-            at.get((load, arm, tier, rep), math.nan) / at.get((load, base, tier, rep), math.nan)
-            for rep in repetitions
-        ]
+    def against(load: str, arm: str, tier: str, *bases: str) -> Interval:
+        ratios = []
+        for rep in repetitions:
+            base = [at.get((load, each, tier, rep), math.nan) for each in bases]
+            ratios.append(at.get((load, arm, tier, rep), math.nan) / float(np.max(base)))
         return bootstrap(ratios, resamples, confidence)
 
     return [
@@ -84,28 +91,38 @@ def summarise(rows: Sequence[Row], resamples: int, confidence: float) -> list[Li
             rate,
             against(load, arm, tier, "rr"),
             against(load, arm, tier, "oracle"),
+            against(load, arm, tier, *PLAIN),
             (load, "rr", tier) in rates and rate.apart(rates[load, "rr", tier]),
         )
         for (load, arm, tier), rate in rates.items()
     ]
 
 
-def figures(lines: Sequence[Line]) -> dict[str, float]:
+def figures(lines: Sequence[Line], margin: float) -> dict[str, float]:
     """`sustainable_rps.LOAD.TIER.ARM`, `ratio_vs_rr.LOAD.TIER.ARM` and so on, and for each tier and arm
-    the least, the median and the number of loads whose intervals are apart from round-robin's."""
+    the least, the median and the number of loads whose intervals are apart from round-robin's.
+    `not_inferior_rps.TIER.ARM` counts the loads in which the lower end of `ratio_vs_plain` is within
+    `margin` of 1."""
     found: dict[str, float] = {}
     for line in lines:
         name = f"{line.load}.{line.tier}.{line.arm}"
         found[f"sustainable_rps.{name}"] = line.sustainable_rps.value
         found[f"ratio_vs_rr.{name}"] = line.vs_rr.value
         found[f"ratio_vs_oracle.{name}"] = line.vs_oracle.value
+        found[f"ratio_vs_plain.{name}"] = line.vs_plain.value
     for tier, arm in dict.fromkeys((line.tier, line.arm) for line in lines):
         some = [line for line in lines if (line.tier, line.arm) == (tier, arm)]
-        for base in ("rr", "oracle"):
-            ratios = [(line.vs_rr if base == "rr" else line.vs_oracle).value for line in some]
-            known = [ratio for ratio in ratios if math.isfinite(ratio)]
+        ratios = {
+            "rr": [line.vs_rr.value for line in some],
+            "oracle": [line.vs_oracle.value for line in some],
+            "plain": [line.vs_plain.value for line in some],
+        }
+        for base, values in ratios.items():
+            known = [ratio for ratio in values if math.isfinite(ratio)]
             if known:
                 found[f"ratio_vs_{base}_min.{tier}.{arm}"] = min(known)
                 found[f"ratio_vs_{base}_median.{tier}.{arm}"] = float(np.median(known))
         found[f"loads_apart_from_rr.{tier}.{arm}"] = float(sum(line.apart_from_rr for line in some))
+        found[f"not_inferior_rps.{tier}.{arm}"] = float(sum(line.vs_plain.low >= 1 - margin for line in some))
+        found[f"loads.{tier}.{arm}"] = float(len(some))
     return found

@@ -76,10 +76,12 @@ class LoadClass(Settings):
 
 
 class TraceLoad(Settings):
-    """A public trace; `file` is its name among the packaged files."""
+    """A public trace; `file` is its name among the packaged files. Its requests come as they came, times
+    rescaled, or, with `arrivals` poisson, in their order at times of a Poisson process."""
 
     kind: Literal["trace"]
     note: str = ""
     file: Name
     format: Literal["azure", "mooncake"]
+    arrivals: Literal["own", "poisson"] = "own"
     prefix_block: int = Field(512, ge=16, le=65_536)

@@ -9,16 +9,17 @@ from pydantic import Field
 from headrace_lab.scenarios.timelines import FaultTimes
 from headrace_shared.config import Name, Settings
 
-Balancer = Literal["round_robin", "least_request", "weights", "oracle"]
+Balancer = Literal["round_robin", "least_request", "weights", "prefix_hash", "oracle"]
 Mode = Literal["live", "sim"]
 
 
 class Arm(Settings):
     """What one arm has; see the table of arms in the lab's page.
 
-    `scorer` and `projection` are "" for the project's default. `lifecycle` = endpoints leave by
-    heartbeats and events; `classes` = capability classes and early warning. A `peer` is another
-    project's router in the place of Envoy and all of ours, as it comes.
+    `scorer` and `projection` are "" for the project's default; `picker` = the fast loop as well, which
+    reads bodies where `prefixes` is set; `pickers` of so many controllers share the load (sim only).
+    `lifecycle` = endpoints leave by heartbeats and events; `classes` = capability classes and early
+    warning. A `peer` is another project's router in the place of Envoy and all of ours, as it comes.
     """
 
     note: str = ""
@@ -29,6 +30,9 @@ class Arm(Settings):
     scorer: Literal["", "v2", "v3"] = ""
     projection: Literal["", "headroom", "equalise"] = ""
     peer: bool = False
+    picker: bool = False
+    prefixes: bool = False
+    pickers: int = Field(1, ge=1, le=64)
     modes: tuple[Mode, ...] = ("live", "sim")
 
 
@@ -41,6 +45,7 @@ class GatewayPlan(Settings):
     no_traffic_interval_s: float = Field(1.0, gt=0, le=600)
     connect_timeout_s: float = Field(0.25, gt=0, le=60)
     retries: int = Field(2, ge=0, le=10)
+    hedge_after_s: float = Field(1.0, ge=0, le=60)
     choices: int = Field(2, ge=2, le=100)
     """Hosts that least-request looks at."""
 
@@ -84,6 +89,29 @@ class Variant(Settings):
     load: Name | None = None
 
 
+class HealthNoise(Settings):
+    """What healthy GPUs show: drawn anew every `every_s`. `cooling` is the standard deviation of the share
+    of its cooling that a GPU has, the rates are those of single PCIe replays and corrected memory errors."""
+
+    every_s: float = Field(2.0, gt=0, le=600)
+    cooling: float = Field(0.04, ge=0, le=0.2)
+    replays_per_min: float = Field(1.0, ge=0, le=60)
+    ecc_per_min: float = Field(0.05, ge=0, le=60)
+
+
+class LiveLead(Settings):
+    """`lead-time` live, where each stress strikes one cell after the other in real time: the stresses' time
+    lines are compressed as the GPUs' time constant is, and the cell has `rest_s` after each. The SLO is that
+    of `tier`, from what the same fleet took in `unloaded_s` of the unloaded rate."""
+
+    time_constant_s: float = Field(4.0, gt=0, le=3600)
+    first_s: float = Field(20.0, gt=0, le=3600)
+    rest_s: float = Field(20.0, gt=0, le=3600)
+    unloaded_s: float = Field(60.0, gt=0, le=3600)
+    tier: Name = "middle"
+    seconds: float = Field(1050.0, gt=0, le=86_400)
+
+
 class LeadPlan(Settings):
     """Constants of `lead-time`: thermal time constants, and the hours of the false-alarm test."""
 
@@ -91,6 +119,8 @@ class LeadPlan(Settings):
     reference_time_constant_s: float = Field(gt=0, le=3600)
     time_constants_s: tuple[float, ...] = Field(min_length=1)
     healthy_hours: float = Field(gt=0, le=10_000)
+    noise: HealthNoise = HealthNoise()
+    live: LiveLead = LiveLead()
 
 
 class Scenario(Settings):

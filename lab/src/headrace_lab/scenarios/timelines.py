@@ -28,6 +28,8 @@ class FaultKind(Settings):
     """Seconds from the fault to its repair."""
     loading_s: float = Field(gt=0, le=3600)
     """Seconds that an engine loads after its start."""
+    every_s: float = Field(0.0, ge=0, le=86_400)
+    """Least seconds from one fault to the next, 0 = as the scenario has it."""
 
 
 class FaultTimes(Settings):
@@ -49,6 +51,15 @@ class FaultTimes(Settings):
             raise ValueError("window_s is longer than every_s; the windows of two faults would overlap")
         return self
 
+    def spaced(self, every_s: float) -> FaultTimes:
+        """The same faults, at least `every_s` apart."""
+        return self.model_copy(update={"every_s": max(self.every_s, every_s)})
+
+    @property
+    def over_s(self) -> float:
+        """When the last one's window ends, and a gap like those between them has passed."""
+        return self.first_s + self.count * self.every_s + self.window_s
+
     def times(self, seconds: float) -> list[float]:
         """The moments of the faults whose windows end within a load of `seconds`."""
         planned = [self.first_s + i * self.every_s for i in range(self.count)]
@@ -57,11 +68,13 @@ class FaultTimes(Settings):
 
 class StressPoint(Settings):
     """From `at_s` on: `heat_w` is power that a foreign load turns into heat in the GPU beside the
-    engine's own; `pcie_contention` is the share of the host link that it takes."""
+    engine's own; `pcie_contention` is the share of the host link that it takes; `cooling` is the share
+    of the GPU's cooling that is left."""
 
     at_s: float = Field(ge=0, le=86_400)
     heat_w: float = Field(0.0, ge=0, le=10_000)
     pcie_contention: float = Field(0.0, ge=0, lt=1)
+    cooling: float = Field(1.0, gt=0, le=1)
 
 
 class Stress(Settings):

@@ -82,6 +82,8 @@ class _Cell:
         if serving:
             signals.queue_depth, signals.kv_fill = stats.waiting, stats.kv_fill
             beat.in_flight = stats.running + stats.waiting
+            beat.work.prompt_tokens, beat.work.generated_tokens = stats.prompt_tokens, stats.generation_tokens
+            beat.work.cached_tokens = stats.prefix_hits
             self._ttft.push(cell.ttft_cumulative, now)
             p95 = quantile(0.95, self._ttft.delta())
             if p95 is not None:
@@ -104,6 +106,7 @@ def _hardware(beat: pb.CellBeat, gpu: GpuFigures, cell: SimCell) -> None:
     signals.vram_util = gpu.used_mib / (gpu.used_mib + gpu.free_mib)
     signals.compute_active, signals.memory_bw_util = gpu.tensor_active, gpu.dram_active
     beat.hardware_source = pb.HARDWARE_SOURCE_DCGM
+    beat.compute_measure = pb.COMPUTE_MEASURE_TENSOR
     beat.hardware.temperature_c = gpu.temperature_c
     beat.hardware.thermal_margin_c = gpu.thermal_margin_c
     beat.hardware.power_w = gpu.power_w

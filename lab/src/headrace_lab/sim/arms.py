@@ -22,6 +22,8 @@ def controller_settings(arm: Arm, changes: Mapping[str, Any]) -> ControllerSetti
         "capability": {"classes": arm.classes},
         "pressure": {"early_warning": {"enabled": arm.classes}},
     }
+    if arm.picker:
+        data["picker"] = {"enabled": True, "prefix_affinity": arm.prefixes}
     if arm.scorer:
         data["pressure"]["scorer"] = arm.scorer
     if arm.projection:

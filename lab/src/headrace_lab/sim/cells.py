@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from bisect import bisect_left
+from dataclasses import replace
 from enum import Enum
 from itertools import accumulate
 from typing import Protocol
@@ -158,7 +159,7 @@ class SimCell:
         """Put a stress on the GPU, beside the contention that the cell always has."""
         own = self.plan.pcie_contention
         taken = 1 - (1 - own) * (1 - stress.pcie_contention)
-        self.gpu.suffer(GpuStress(stress.heat_w, taken, stress.ecc_per_min), now)
+        self.gpu.suffer(replace(stress, pcie_contention=taken), now)
         self.slow(now)
 
     def look(self, now: float, stats: EngineStats) -> GpuFigures:

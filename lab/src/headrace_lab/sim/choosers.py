@@ -5,6 +5,7 @@ A `Chooser` is the seam for whatever places requests one by one.
 
 from __future__ import annotations
 
+import hashlib
 import heapq
 import random
 from collections.abc import Callable, Mapping, Sequence
@@ -119,6 +120,27 @@ class LeastRequest:
         weight = self._weights[host] / (self._active[host] + 1) ** self._bias
         self._order += 1
         heapq.heappush(self._deadlines, (since + 1.0 / weight, self._order, host))
+
+
+class PrefixHash:
+    """A pure prefix-hash router: prompts whose first `blocks` blocks are the same go to the same cell,
+    whatever its load, and prompts without blocks by their number. One block is not enough, for in a trace
+    all prompts may share it."""
+
+    def __init__(self, blocks: int = 2) -> None:
+        self._blocks = blocks
+        self._hosts: list[str] = []
+
+    def update(self, weights: Mapping[str, int], now: float) -> None:
+        self._hosts = list(weights)
+
+    def choose(self, job: Job, now: float) -> str | None:
+        if not self._hosts:
+            return None
+        beginning = job.arrival.prefix[: self._blocks] or (job.arrival.id,)
+        seed = " ".join(map(str, beginning)).encode()
+        number = int.from_bytes(hashlib.blake2b(seed, digest_size=8).digest(), "big")
+        return self._hosts[number % len(self._hosts)]
 
 
 Predict = Callable[[str, Job, float], float | None]

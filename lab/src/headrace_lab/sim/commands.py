@@ -3,16 +3,26 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
+
+if TYPE_CHECKING:
+    from headrace_lab.scenarios import Catalogue
+
+WATCHES_CONTROLLER = frozenset({"dcgm-loss"})
 
 
 def sim(
     name: Annotated[str, typer.Argument(help="The scenario, as the scenario file names it.")],
     kind: Annotated[str, typer.Option(help="With failover: kill, hang, node, site or loading.")] = "",
     variant: Annotated[str, typer.Option(help="A variant of the scenario.")] = "",
-    arms: Annotated[str, typer.Option(help="Arms to run, with commas between; default: the file's.")] = "",
+    arms: Annotated[
+        str,
+        typer.Option(
+            help="Arms to run, with commas between; default: the file's, and oracle where it can run."
+        ),
+    ] = "",
     load: Annotated[str, typer.Option(help="A load class or trace; default: the file's.")] = "",
     network: Annotated[
         str, typer.Option(help="A network of the scenario file; with jitter several, with commas between.")
@@ -54,7 +64,7 @@ def sim(
             name=name,
             kind=kind,
             variant=variant,
-            arms=_names(arms),
+            arms=_names(arms) or _with_oracle(name, catalogue),
             load=load,
             networks=_names(network),
             rps=rps,
@@ -71,6 +81,15 @@ def sim(
     lead = ask.scenario.lead
     healthy = hours if hours is not None else (lead.healthy_hours if lead else 0.0)
     simulate(ask, tier, healthy, new_console(), SystemClock())
+
+
+def _with_oracle(name: str, catalogue: Catalogue) -> tuple[str, ...]:
+    """The scenario's arms and the oracle, which has no controller to watch or be silenced; none where
+    there is no such scenario."""
+    scenario = catalogue.scenarios.get(name)
+    if scenario is None or scenario.lead is not None or name in WATCHES_CONTROLLER:
+        return ()
+    return tuple(dict.fromkeys((*scenario.arms, "oracle")))
 
 
 def _names(text: str) -> tuple[str, ...]:

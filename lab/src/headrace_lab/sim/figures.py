@@ -28,6 +28,16 @@ def weight_ratio(run: SimRun, plans: Mapping[str, CellPlan], since_s: float, unt
     return {f"weight_ratio.{run.arm}": ratio}
 
 
+def prefix_hit_rate(run: SimRun) -> Figures:
+    """`prefix_hit_rate.ARM`: of the prompt tokens that could have been in an engine's prefix cache, the share
+    that was, over the whole run; nothing where the load names no prefixes."""
+    stats = [cell.engine.stats(run.world.clock.now()) for cell in run.world.cells.values()]
+    asked = sum(each.prefix_queries for each in stats)
+    if not asked:
+        return {}
+    return {f"prefix_hit_rate.{run.arm}": sum(each.prefix_hits for each in stats) / asked}
+
+
 def reactions(run: SimRun, starts_s: Sequence[float], within_s: float) -> Figures:
     """`reaction_p95_ms.ARM`: from each start of a burst to the first change of weights after it."""
     times = []
@@ -40,6 +50,21 @@ def reactions(run: SimRun, starts_s: Sequence[float], within_s: float) -> Figure
         f"reactions_seen.{run.arm}": float(len(times)),
         f"bursts.{run.arm}": float(len(starts_s)),
     }
+
+
+def latency_ratios(found: Figures, arms: Sequence[str], condition: str = "") -> Figures:
+    """`ratio_vs_oracle.ARM` of runs at one set rate: the oracle's P95 TTFT over the arm's, so that 1 is as
+    good as the oracle and less is worse, as with rates; `condition` is a suffix. Empty without an oracle."""
+    suffix = f".{condition}" if condition else ""
+    base = found.get(f"ttft_p95_ms.oracle{suffix}")
+    if base is None:
+        return {}
+    ratios: Figures = {}
+    for arm in dict.fromkeys(arms):
+        own = found.get(f"ttft_p95_ms.{arm}{suffix}")
+        if arm != "oracle" and own:
+            ratios[f"ratio_vs_oracle.{arm}{suffix}"] = base / own
+    return ratios
 
 
 def ratios(sustained: Mapping[str, float]) -> Figures:

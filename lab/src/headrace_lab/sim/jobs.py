@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from headrace_lab.load.arrivals import Arrival
@@ -18,6 +19,7 @@ class Job:
 
     `sent_at` is when the gateway got it, `cell` who has it now or had it last, `status` what came
     back, 0 = nothing. `attempt` counts from 1 and tells an answer to an earlier try from one to this.
+    `named` are the cells that a picker has for its retries.
     """
 
     arrival: Arrival
@@ -26,6 +28,7 @@ class Job:
     cell: str = ""
     attempt: int = 0
     tried: list[str] = field(default_factory=list)
+    named: Sequence[str] = ()
     status: int = FAILED
     first_token_at: float = -1.0
     ended_at: float = -1.0

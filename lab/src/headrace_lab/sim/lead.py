@@ -13,8 +13,10 @@ from headrace_lab.gpu.model import GpuStress
 from headrace_lab.live.ask import Ask
 from headrace_lab.live.figures import Figures
 from headrace_lab.load.arrivals import Arrival
+from headrace_lab.scenarios.settings import HealthNoise
 from headrace_lab.scenarios.timelines import Stress
 from headrace_lab.sim.jobs import Job
+from headrace_lab.sim.noise import Noise
 from headrace_lab.sim.run import arrivals_of, setup_of
 from headrace_lab.sim.sustain import unloaded_p95
 from headrace_lab.sim.world import Setup, World
@@ -31,7 +33,7 @@ HEALTHY_PIECE_S = 1800.0
 class Warned:
     """One stress on one cell. Times in seconds from the start of the load, None = never: the first
     alert for the cell, its P95 TTFT over the SLO under rr, and the same, for all requests, with
-    routing on."""
+    routing on. `stray_alerts` are those for other cells, with routing on."""
 
     stress: str
     cell: str
@@ -40,6 +42,7 @@ class Warned:
     alert_s: float | None
     breach_s: float | None
     routed_breach_s: float | None
+    stray_alerts: int = 0
 
     @property
     def lead_s(self) -> float | None:
@@ -91,7 +94,7 @@ def run_lead(ask: Ask, tier: str, hours: float, said: Said) -> tuple[list[Warned
                 found.append(warned)
                 said(f"  {name} on {cell}, time constant {constant:g} s: {_told(warned)}")
     figures = lead_figures(found, plan.reference_time_constant_s)
-    alarms, simulated_h = _healthy(ask, setup, hours, said)
+    alarms, simulated_h = _healthy(ask, setup, plan.noise, hours, said)
     return found, figures | {
         "slo_ms": slo_s * 1e3,
         "false_alarms": float(alarms),
@@ -112,6 +115,7 @@ def _stressed(ask: Ask, setup: Setup, arrivals: list[Arrival], name: str, cell: 
     own = [job for job in plain.gateway.jobs if job.cell == cell]
     alerts = routed.controller.loop.alerts if routed.controller else ()
     at = [each.at - routed.origin for each in alerts if each.cell_id == cell and each.began]
+    stray = sum(each.began and each.cell_id != cell for each in alerts)
     return Warned(
         stress=name,
         cell=cell,
@@ -122,6 +126,7 @@ def _stressed(ask: Ask, setup: Setup, arrivals: list[Arrival], name: str, cell: 
         routed_breach_s=_since(
             breach(routed.gateway.jobs, slo_s, routed.origin + began, until), routed.origin
         ),
+        stray_alerts=stray,
     )
 
 
@@ -132,18 +137,19 @@ def _since(at: float | None, origin: float) -> float | None:
 def _play(ask: Ask, setup: Setup, arm: str, arrivals: list[Arrival], stress: Stress, cell: str) -> World:
     world = World(setup, ask.catalogue.arm(arm), ask.seed)
     for point in stress.points:
-        given = GpuStress(heat_w=point.heat_w, pcie_contention=point.pcie_contention)
+        given = GpuStress(heat_w=point.heat_w, pcie_contention=point.pcie_contention, cooling=point.cooling)
         world.calendar.enter(world.origin + point.at_s, world.cells[cell].suffer, given)
     world.run(arrivals, ask.seconds)
     return world
 
 
-def _healthy(ask: Ask, setup: Setup, hours: float, said: Said) -> tuple[int, float]:
-    """Alerts in so many hours without any stress, and the hours that were simulated."""
+def _healthy(ask: Ask, setup: Setup, noise: HealthNoise, hours: float, said: Said) -> tuple[int, float]:
+    """Alerts in so many hours without any stress but noise, and the hours that were simulated."""
     alarms, pieces = 0, math.ceil(hours * 3600 / HEALTHY_PIECE_S)
     for piece in range(pieces):
         calm = replace(ask, options=replace(ask.options, seed=ask.seed + piece), seconds=HEALTHY_PIECE_S)
         world = World(setup, ask.catalogue.arm("weights"), calm.seed)
+        Noise(world, noise, calm.seed)
         world.run(arrivals_of(calm), calm.seconds)
         if world.controller is not None:
             alarms += sum(each.began for each in world.controller.loop.alerts)
@@ -162,6 +168,7 @@ def lead_figures(found: Sequence[Warned], reference_s: float) -> Figures:
         some = [each for each in found if each.thermal_s == constant and each.stress == "thermal"]
         figures[f"lead_s_mean.thermal.{constant:g}s"] = _mean([each.lead_s for each in some])
     figures["slo_breaches"] = float(sum(each.routed_breach_s is not None for each in own))
+    figures["stray_alerts"] = float(sum(each.stray_alerts for each in own))
     return figures
 
 

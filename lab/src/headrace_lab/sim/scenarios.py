@@ -9,7 +9,7 @@ from headrace_lab.live.ask import Ask
 from headrace_lab.live.figures import Figures
 from headrace_lab.scenarios import LoadClass
 from headrace_lab.sim import faults
-from headrace_lab.sim.figures import reactions, weight_ratio
+from headrace_lab.sim.figures import latency_ratios, prefix_hit_rate, reactions, weight_ratio
 from headrace_lab.sim.run import Script, SimRun, arrivals_of, run_arm, setup_of
 
 Said = Callable[[str], None]
@@ -62,11 +62,12 @@ def warm_up_s(ask: Ask) -> float:
 
 
 def common(runs: Sequence[SimRun], ask: Ask) -> Figures:
-    """Latencies, success and weights of each arm, and P95 and P99 against round-robin's."""
+    """Latencies, success and weights of each arm, P95 and P99 against round-robin's, and P95 against the
+    oracle's where it ran at the same rate."""
     plans = {plan.id: plan for plan in ask.fleet.plans}
     found: Figures = {}
     for run in runs:
-        found |= figures.latencies(run.seen, warm_up_s(ask))
+        found |= figures.latencies(run.seen, warm_up_s(ask)) | prefix_hit_rate(run)
         if run.plans:
             found |= weight_ratio(run, plans, warm_up_s(ask), ask.seconds)
             found[f"pushes.{run.arm}"] = float(sum(at >= 0 for at, _ in run.plans))
@@ -76,7 +77,7 @@ def common(runs: Sequence[SimRun], ask: Ask) -> Figures:
                 found |= figures.against(found, name, run.arm, "rr")
     if "weight_ratio.weights" in found:
         found["weight_ratio"] = found["weight_ratio.weights"]
-    return found
+    return found | (latency_ratios(found, list(ask.arms)) if not ask.scenario.finds_sustainable else {})
 
 
 def capability(runs: Sequence[SimRun], ask: Ask) -> Figures:
@@ -128,4 +129,7 @@ def exporters(runs: Sequence[SimRun], ask: Ask) -> Figures:
 
 def jitter(runs: Sequence[SimRun], ask: Ask) -> Figures:
     """What the two network signals gain, by condition."""
-    return figures.network_gain([run.seen for run in runs], warm_up_s(ask))
+    found = figures.network_gain([run.seen for run in runs], warm_up_s(ask))
+    for condition in ask.networks:
+        found |= latency_ratios(found, list(ask.arms), condition)
+    return found

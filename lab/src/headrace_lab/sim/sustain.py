@@ -21,6 +21,8 @@ Load = LoadClass | TraceLoad
 PRECISION = 0.015
 """Relative width of the bracket at which a search ends."""
 WIDEN = 1.3
+WIDEN_NEAR = 1.04
+"""The first step away from a guess that is near; each further one is twice as far, up to WIDEN."""
 LEAST_RPS = 0.01
 DRAIN_S = 60.0
 LOOK_S = 2.0
@@ -100,6 +102,28 @@ def measure(
     setup: Setup, arm: Arm, load: Load, counting: Counting, rps: float, seed: int, slo_s: float = math.inf
 ) -> Outcome:
     """One run at one rate; it ends early where `slo_s` is out of reach."""
+    counted, stopped = _counted(setup, arm, load, counting, rps, seed, slo_s)
+    if stopped:
+        return Outcome(rps, slo_s, 1.0, len(counted), exact=False)
+    ttfts = [job.ttft_s if job.ttft_s is not None else math.inf for job in counted]
+    p95 = float(np.quantile(ttfts, counting.quantile, method="higher")) if ttfts else math.nan
+    success = sum(job.ok for job in counted) / len(counted) if counted else math.nan
+    return Outcome(rps, p95, success, len(counted))
+
+
+def first_tokens(
+    setup: Setup, arm: Arm, load: Load, counting: Counting, rps: float, seed: int
+) -> dict[int, float]:
+    """TTFT in seconds of each counted request of one run, by its number in the load, which is the same
+    for all arms; inf where no token came."""
+    counted, _ = _counted(setup, arm, load, counting, rps, seed, math.inf)
+    return {job.arrival.id: job.ttft_s if job.ttft_s is not None else math.inf for job in counted}
+
+
+def _counted(
+    setup: Setup, arm: Arm, load: Load, counting: Counting, rps: float, seed: int, slo_s: float
+) -> tuple[list[Job], bool]:
+    """The requests of a run's window, and whether it ended early."""
     counted_s = counted_seconds(counting, rps)
     sent_s = counting.warm_up_s + counted_s + counting.cool_down_s
     arrivals = _arrivals(load, rps, sent_s, seed, setup.fleet)
@@ -113,13 +137,7 @@ def measure(
     jobs = world.run(arrivals, sent_s)
     if not counter.stopped and any(counter.counts(job) for job in world.gateway.outstanding.values()):
         world.run([], sent_s + DRAIN_S)
-    counted = [job for job in jobs if counter.counts(job)]
-    if counter.stopped:
-        return Outcome(rps, slo_s, 1.0, len(counted), exact=False)
-    ttfts = [job.ttft_s if job.ttft_s is not None else math.inf for job in counted]
-    p95 = float(np.quantile(ttfts, counting.quantile, method="higher")) if ttfts else math.nan
-    success = sum(job.ok for job in counted) / len(counted) if counted else math.nan
-    return Outcome(rps, p95, success, len(counted))
+    return [job for job in jobs if counter.counts(job)], counter.stopped
 
 
 _kept: dict[tuple[str, float, float, int, int], list[Arrival]] = {}
@@ -184,20 +202,18 @@ class Search:
         self._note = note
         self._seen: dict[float, Outcome] = {}
 
-    def find(self, slo_s: float, guess_rps: float) -> Found:
-        """The highest rate that keeps `slo_s`, looked for around a guess."""
+    def find(self, slo_s: float, guess_rps: float, near: bool = False) -> Found:
+        """The highest rate that keeps `slo_s`, looked for around a guess; `near` = little off, as what was
+        found with another seed."""
         low, high = math.nan, math.nan
-        rps, budget = guess_rps, self._counting.bisections
+        budget = self._counting.bisections
+        widen = WIDEN_NEAR if near else WIDEN
         for outcome in self._seen.values():
             if outcome.exact or slo_s <= outcome.p95_s:
                 low, high = self._narrow(low, high, outcome, slo_s)
         while budget > 0 and not high / low <= 1 + PRECISION:
-            if math.isnan(high):
-                rps = guess_rps if math.isnan(low) else low * WIDEN
-            elif math.isnan(low):
-                rps = high / WIDEN
-            else:
-                rps = math.sqrt(low * high)
+            rps = _next(low, high, guess_rps, widen)
+            widen = min(WIDEN, widen * widen) if rps != guess_rps else widen
             if rps < LEAST_RPS:
                 break
             budget -= 1
@@ -214,3 +230,15 @@ class Search:
         if outcome.keeps(slo_s, self._counting.success):
             return (outcome.rps if math.isnan(low) else max(low, outcome.rps)), high
         return low, (outcome.rps if math.isnan(high) else min(high, outcome.rps))
+
+
+def _next(low: float, high: float, guess: float, widen: float) -> float:
+    """The next rate to try between the highest that held and the lowest that did not, NaN = none yet: the
+    guess, then away from it by `widen`, or the middle where that is nearer."""
+    low, high = (0.0 if math.isnan(low) else low), (math.inf if math.isnan(high) else high)
+    if low < guess < high:
+        return guess
+    middle = math.sqrt(low * high) if low and math.isfinite(high) else math.nan
+    if low >= guess:
+        return low * widen if math.isnan(middle) else min(low * widen, middle)
+    return high / widen if math.isnan(middle) else max(high / widen, middle)

@@ -8,6 +8,7 @@ from typing import Any, Literal
 
 from headrace_controller.projection import Plan
 from headrace_controller.projection.plan import ClassShape
+from headrace_controller.settings import ControllerSettings
 from headrace_lab.engine import Request
 from headrace_lab.engine.profiles import profile
 from headrace_lab.load.arrivals import Arrival
@@ -18,12 +19,13 @@ from headrace_lab.sim.agents import GATEWAY, SimAgent
 from headrace_lab.sim.arms import controller_settings
 from headrace_lab.sim.calendar import START_S, Calendar, VirtualClock
 from headrace_lab.sim.cells import Condition, SimCell
-from headrace_lab.sim.choosers import Chooser, LeastRequest, Oracle, RoundRobin
+from headrace_lab.sim.choosers import Chooser, LeastRequest, Oracle, PrefixHash, RoundRobin
 from headrace_lab.sim.controller import SimController
 from headrace_lab.sim.gateway import MODEL, Gateway
 from headrace_lab.sim.health import HealthChecks
 from headrace_lab.sim.jobs import Job
 from headrace_lab.sim.paths import SitePath
+from headrace_lab.sim.pickers import Picked, SimPickers
 
 SETTLE_S = 6.0
 """From the start of the virtual time to the start of the load: agents connect, the barrier opens."""
@@ -72,12 +74,15 @@ class World:
             setup.gateway.retries if arm.retries else 0,
             setup.client.timeout_s,
             setup.fleet.bytes_per_token,
+            setup.gateway.hedge_after_s if arm.lifecycle else 0.0,
         )
         self.cells = {plan.id: self._cell(plan.id) for plan in setup.fleet.plans}
         addresses = {
             name: (f"10.0.{number // 250}.{number % 250 + 1}", 8000) for number, name in enumerate(self.cells)
         }
         self.gateway.start(self.cells, {name: f"{host}:{port}" for name, (host, port) in addresses.items()})
+        settings = controller_settings(arm, setup.changes)
+        self.pickers = self._pickers(settings) if arm.picker and settings is not None else None
         self.choosers: list[Chooser] = [self._chooser(0)]
         self._told: list[dict[str, int]] = [{}]
         self.on_change: Callable[[float], None] = lambda now: None
@@ -86,7 +91,6 @@ class World:
         self.gateway.pick = self._pick
         self.agents = {site: SimAgent(site, self._at(site), path) for site, path in self.paths.items()}
         self.controller: SimController | None = None
-        settings = controller_settings(arm, setup.changes)
         if settings is None:
             self._told = [dict.fromkeys(self.cells, 1)]
             if setup.heats:
@@ -95,6 +99,8 @@ class World:
             self.controller = SimController(
                 settings, self.calendar, list(self.agents.values()), self.cells, addresses, self._take_plan
             )
+            if self.pickers is not None:
+                self.pickers.attach(self.controller.loop)
             self.controller.start()
             if self._needs_reports():
                 self.gateway.reports = []
@@ -142,6 +148,10 @@ class World:
         seed = self.seed * 97 + number
         if self.arm.balancer == "oracle":
             return Oracle(tuple(self.cells), self._predict)
+        if self.arm.balancer == "prefix_hash":
+            return PrefixHash()
+        if self.pickers is not None:
+            return Picked(self.pickers, RoundRobin(seed))
         if self.setup.chooser is not None and self.arm.balancer == "weights":
             return self.setup.chooser(self, number)
         least = self.arm.balancer == "least_request" or (
@@ -150,6 +160,16 @@ class World:
         if least:
             return LeastRequest(seed, self.gateway.active, self.setup.gateway.choices)
         return RoundRobin(seed)
+
+    def _pickers(self, settings: ControllerSettings) -> SimPickers:
+        pickers = SimPickers(settings, self.calendar, self.gateway.addresses, self.seed, self.arm.pickers)
+        self.gateway.follower = pickers
+        return pickers
+
+    def _say_lengths(self) -> None:
+        for number, chooser in enumerate(self.choosers):
+            if isinstance(chooser, Picked):
+                chooser.length = self._classes[number].max_model_len if self._classes else 0
 
     def _pick(self, job: Job) -> Chooser:
         """The smallest class whose bounds the request keeps, by its size and the output it asks for; the
@@ -188,6 +208,7 @@ class World:
             self.choosers.append(self._chooser(len(self.choosers)))
         del self.choosers[len(told) :]
         self._classes = plan.shape(MODEL).classes
+        self._say_lengths()
         self._told = [dict(zip(each.cells.ids, each.weights, strict=True)) for each in told]
         self._apply(now)
 

@@ -111,3 +111,19 @@ def test_faults_are_read() -> None:
     for raw in (b"", b"{}", b"[]", b'{"fault": "x"}', b'{"fault": [1]}', b'{"fault": "hang", "more": 1}'):
         with pytest.raises(ValueError):
             read_fault(raw)
+
+
+def test_the_fields_of_a_gpus_health_are_given_where_they_are_asked_for() -> None:
+    names = (
+        "DCGM_FI_DEV_GPU_TEMP_LIMIT",
+        "DCGM_FI_DEV_CLOCKS_EVENT_REASONS",
+        "DCGM_FI_DEV_ENFORCED_POWER_LIMIT",
+        "DCGM_FI_DEV_ECC_SBE_VOL_TOTAL",
+    )
+    usual = {f.name for f in text_string_to_metric_families(render(rows(1)))}
+    assert not usual.intersection(names)
+    found = {f.name: f for f in text_string_to_metric_families(render(rows(2), health=True))}
+    (row, _) = rows(2)
+    (margin, _) = found["DCGM_FI_DEV_GPU_TEMP_LIMIT"].samples
+    assert margin.value == round(row.figures.thermal_margin_c)
+    assert set(names) <= found.keys()

@@ -55,6 +55,31 @@ def test_the_time_constant_is_what_is_asked_for() -> None:
     assert crossing(40.0) == pytest.approx(2 * crossing(20.0), rel=0.1)
 
 
+def test_lost_cooling_heats_as_fast_as_before_and_further() -> None:
+    def after(seconds: float, cooling: float) -> float:
+        gpu = Gpu(HOT, 0.0)
+        gpu.follow(BUSY, 0.0)
+        gpu.figures(1000.0)
+        gpu.suffer(GpuStress(cooling=cooling), 1000.0)
+        return gpu.figures(1000.0 + seconds).temperature_c
+
+    usual = after(0.0, 1.0)
+    assert after(1000.0, 0.5) > HOT.throttle_c > usual, "half the cooling is too little at this load"
+    # The heat capacity stays: losing twice as much of the cooling warms twice as fast at first.
+    half, most = after(0.5, 0.75) - usual, after(0.5, 0.5) - usual
+    assert most == pytest.approx(2 * half, rel=0.02)
+    gpu = Gpu(HOT, 0.0)
+    gpu.follow(BUSY, 0.0)
+    gpu.suffer(GpuStress(cooling=0.25), 0.0)
+    assert gpu.slowdown(600.0) > 1.3
+
+
+def test_replays_can_come_without_contention() -> None:
+    gpu = Gpu(GpuParameters(), 0.0)
+    gpu.suffer(GpuStress(replays_per_min=2.0), 0.0)
+    assert (gpu.figures(60.0).pcie_replays, gpu.slowdown(60.0, 0.15)) == (2, 1.0)
+
+
 def test_contention_slows_by_the_links_part_and_replays_packets() -> None:
     gpu = Gpu(GpuParameters(), 0.0)
     gpu.suffer(GpuStress(pcie_contention=0.5), 0.0)

@@ -34,6 +34,24 @@ def test_what_is_not_said_comes_from_the_scenario_file() -> None:
     )
 
 
+@pytest.mark.parametrize("kind", ["node", "site"])
+def test_a_kind_with_few_targets_strikes_the_same_one_after_a_calm_only(kind: str) -> None:
+    """Otherwise what is measured is the holding down of a flapping cell."""
+    found = ask(kind=kind)
+    assert found.faults is not None
+    assert found.fault is not None
+    memory_s = ControllerSettings.model_fields["lifecycle"].default.flap_memory_s
+    assert 3 * found.faults.every_s - found.fault.repair_s > memory_s
+    assert len(found.faults.times(found.seconds)) == found.faults.count >= 20
+    assert ask(kind=kind, seconds=60.0).seconds == 60.0
+
+
+def test_a_scenario_s_own_arms_are_those_of_the_mode() -> None:
+    assert list(ask("jitter").arms) == ["rr", "v2", "v3", "weights"]
+    simulated = look_up(Options("jitter"), packaged(), "sim")
+    assert list(simulated.arms) == ["rr", "v2", "v3", "weights", "oracle"]
+
+
 def test_a_variant_replaces_fleet_or_load() -> None:
     assert ask("capability", variant="all_long").load_name == "long_context"
     refusing = ask("capability", variant="refusing")
@@ -46,7 +64,6 @@ def test_a_variant_replaces_fleet_or_load() -> None:
         ("failure", {}, "failover"),
         ("failover", {"kind": "flood"}, "kill, hang, node, site, loading"),
         ("burst", {"kind": "kill"}, "no kinds"),
-        ("lead-time", {}, "sim"),
         ("jitter", {"networks": ("moon",)}, "jitter_20ms"),
         ("failover", {"arms": ("oracle",)}, "oracle"),
         ("failover", {"arms": ("random",)}, "rr"),
@@ -71,7 +88,10 @@ def test_each_arm_has_what_the_table_of_arms_says(name: str) -> None:
     settings = ControllerSettings.model_validate(data)
     baseline = {"rr": "rr", "rr_retries": "rr", "lr": "lr", "lr_retries": "lr"}.get(name)
     assert settings.baseline == baseline
-    assert settings.capability.classes == settings.pressure.early_warning.enabled == (name == "weights")
+    picks = name.startswith("headrace")
+    ours = name == "weights" or picks
+    assert settings.capability.classes == settings.pressure.early_warning.enabled == ours
+    assert settings.picker.enabled == picks
     assert settings.envoy.baseline_retries == name.endswith("_retries")
     assert settings.envoy.retries == (0 if name in ("rr", "lr") else 2)
     assert settings.envoy.health_checks

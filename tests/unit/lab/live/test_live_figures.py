@@ -123,6 +123,11 @@ def test_network_gain_is_by_condition_against_eight_signals() -> None:
     assert found["network_gain.clean"] == 0.0
     assert found["network_gain.noisy"] == pytest.approx(0.3)
     assert "network_gain_vs_rr.noisy" not in found
+    more = [*runs, one("weights", "noisy", 60), one("oracle", "noisy", 40)]
+    found = figures.network_gain(more, 10.0)
+    assert found["network_gain_weights.noisy"] == pytest.approx(0.4)
+    assert found["network_gain_bound.noisy"] == pytest.approx(0.6)
+    assert "network_gain_bound.clean" not in found
 
 
 def test_notices_have_no_maximum_where_one_was_never_noticed() -> None:

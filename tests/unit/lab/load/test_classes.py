@@ -161,6 +161,16 @@ def test_rescaling_keeps_the_proportions_of_the_gaps(name: str) -> None:
     assert np.std(gaps) > 0.5 * np.mean(gaps)
 
 
+def test_a_traces_sizes_can_come_at_times_of_a_poisson_process() -> None:
+    own, poisson = made("azure_conv"), made("azure_conv_poisson")
+    count = min(len(own), len(poisson))
+    assert [a.prompt_tokens for a in own[:count]] == [a.prompt_tokens for a in poisson[:count]]
+    gaps = np.diff([a.at_s for a in poisson])
+    assert gaps.mean() == pytest.approx(0.1, rel=0.05)
+    assert gaps.std() == pytest.approx(gaps.mean(), rel=0.1)
+    assert np.diff([a.at_s for a in made("azure_code")]).std() > 1.5 * gaps.std(), "its own come in bursts"
+
+
 def test_a_trace_gone_through_twice_shares_nothing_by_repetition() -> None:
     arrivals = made("mooncake", rps=100, seconds=200, most=200_000)
     assert len(arrivals) == 20_000

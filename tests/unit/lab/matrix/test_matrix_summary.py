@@ -37,7 +37,7 @@ def test_ratios_are_of_the_same_seeds_and_intervals_say_what_is_sure() -> None:
 
 
 def test_figures_name_the_least_and_the_median_over_loads() -> None:
-    found = figures(summarise(ROWS, 500, 0.95))
+    found = figures(summarise(ROWS, 500, 0.95), 0.05)
     assert found["ratio_vs_rr.short.middle.weights"] == pytest.approx(1.5)
     assert found["ratio_vs_rr_min.middle.weights"] == pytest.approx(1.005)
     assert found["ratio_vs_rr_median.middle.weights"] == pytest.approx(1.2525)
@@ -52,6 +52,27 @@ def test_an_unknown_rate_makes_its_ratios_unknown_and_no_others() -> None:
     assert math.isnan(lines["weights"].vs_oracle.value)
 
 
+def test_one_repetition_has_no_interval_and_claims_nothing() -> None:
+    rows = [row("short", "rr", 0, 1.0), row("short", "weights", 0, 5.0)]
+    lines = {line.arm: line for line in summarise(rows, 100, 0.95)}
+    assert lines["weights"].vs_rr.value == 5.0
+    assert math.isnan(lines["weights"].vs_rr.low)
+    assert not lines["weights"].apart_from_rr
+    assert figures(list(lines.values()), 0.05)["not_inferior_rps.middle.weights"] == 0.0
+
+
+def test_the_better_of_rr_and_lr_is_what_an_arm_must_not_be_inferior_to() -> None:
+    rows = [
+        row("short", arm, repetition, rps)
+        for repetition in range(3)
+        for arm, rps in (("rr", 10.0), ("lr", 12.0 if repetition else 9.0), ("weights", 11.0))
+    ]
+    line = next(each for each in summarise(rows, 500, 0.95) if each.arm == "weights")
+    assert line.vs_plain.value == pytest.approx((1.1 + 2 * 11 / 12) / 3)
+    assert figures([line], 0.05)["not_inferior_rps.middle.weights"] == 0.0
+    assert figures([line], 0.09)["not_inferior_rps.middle.weights"] == 1.0
+
+
 def test_bootstrap_holds_the_value_and_is_the_same_each_time() -> None:
     first = bootstrap([1.0, 2.0, 4.0], 1000, 0.9)
     assert first == bootstrap([1.0, 2.0, 4.0], 1000, 0.9)
@@ -63,7 +84,8 @@ def test_the_whole_matrix_has_all_its_pieces_and_the_quick_one_few() -> None:
     catalogue = packaged()
     whole = pieces(catalogue, "perturbed", quick=False, traces=False, seed=1)
     assert len(whole) == 8 * 3
-    assert sum(len(piece.arms) * len(piece.tiers) for piece in whole) == 8 * 4 * 3 * 3
+    arms = len(catalogue.matrix_arms)
+    assert sum(len(piece.arms) * len(piece.tiers) for piece in whole) == 8 * arms * 3 * 3
     assert len({(piece.load, piece.seed) for piece in whole}) == len(whole)
     assert len(pieces(catalogue, "perturbed", quick=False, traces=True, seed=1)) == 11 * 3
     quick = pieces(catalogue, "perturbed", quick=True, traces=False, seed=1)

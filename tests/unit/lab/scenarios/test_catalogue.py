@@ -118,9 +118,9 @@ def test_stress_holds_until_the_next_point() -> None:
     stress = packaged().stress("pcie")
     assert stress.at(0).pcie_contention == 0
     assert stress.at(65).pcie_contention == 0.3
-    assert stress.at(100).pcie_contention == 0.7
+    assert stress.at(85).pcie_contention == 0.7
     assert stress.at(1000).pcie_contention == 0
-    assert packaged().stress("thermal").at(100).heat_w == 300
+    assert packaged().stress("thermal").at(100).cooling == 0.25
 
 
 def test_the_catalogue_cannot_be_changed() -> None:

@@ -66,6 +66,30 @@ def test_tiers_share_their_runs() -> None:
     assert tight.rps == pytest.approx(10.0, rel=2 * PRECISION)
 
 
+@given(st.floats(0.5, 500), st.floats(0.9, 1.1))
+def test_a_guess_that_is_near_takes_fewer_runs_and_finds_the_same(capacity: float, off: float) -> None:
+    truth = capacity * (1 - 0.5 / 2.0)
+    near, far = Queue(capacity), Queue(capacity)
+    found = Search(near.run, COUNTING).find(2.0, truth * off, near=True)
+    again = Search(far.run, COUNTING).find(2.0, truth * 3)
+    if truth < LEAST_RPS:
+        return
+    assert found.rps <= truth <= found.failed_rps
+    assert found.failed_rps / found.rps <= 1 + PRECISION + 1e-9
+    assert found.rps == pytest.approx(again.rps, rel=2 * PRECISION)
+    assert near.runs <= 7 < far.runs
+
+
+def test_a_near_guess_is_tried_first_although_other_tiers_left_a_wide_bracket() -> None:
+    queue = Queue(20.0)
+    search = Search(queue.run, COUNTING)
+    search.find(20.0, 10.0)
+    before = queue.runs
+    found = search.find(0.75, 6.7, near=True)
+    assert found.rps == pytest.approx(20 / 3, rel=2 * PRECISION)
+    assert queue.runs - before <= 5
+
+
 def test_a_fleet_that_keeps_no_rate_has_none() -> None:
     found = Search(Queue(20.0).run, COUNTING).find(0.4, 10.0)
     assert math.isnan(found.rps)

@@ -1,0 +1,1 @@
+"""Plain SVG pictures: curves over an axis, and bars side by side."""

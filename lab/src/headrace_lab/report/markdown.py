@@ -1,0 +1,46 @@
+"""The report as Markdown. Pictures are left to the HTML page, and named."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from headrace_lab.report.page import Block, Listed, Picture, Section, Table
+
+TITLE = "# Headrace: the lab's report"
+
+
+def render(sections: Sequence[Section]) -> str:
+    """The page; folded sections are left out, for they stand in the result files."""
+    parts = [TITLE]
+    for section in sections:
+        if not section.folded:
+            parts.append(f"## {section.title}")
+            parts += [_block(block) for block in section.blocks]
+    return "\n\n".join(parts) + "\n"
+
+
+def _block(block: Block) -> str:
+    if isinstance(block, Table):
+        return table(block)
+    if isinstance(block, Listed):
+        return "\n".join(f"- {_clean(item)}" for item in block.items)
+    if isinstance(block, Picture):
+        return f"- {_clean(block.title)}: in report.html"
+    return block
+
+
+def table(block: Table) -> str:
+    """A table; commands as code."""
+    head = [f"| {' | '.join(block.head)} |", f"| {' | '.join('---' for _ in block.head)} |"]
+    body = [f"| {' | '.join(_cell(block, at, text) for at, text in enumerate(row))} |" for row in block.body]
+    return "\n".join([*head, *body])
+
+
+def _cell(block: Table, at: int, text: str) -> str:
+    cleaned = _clean(text)
+    return f"`{cleaned}`" if at in block.code and cleaned else cleaned
+
+
+def _clean(text: str) -> str:
+    """No line break, and no bar that would end a cell."""
+    return " ".join(text.split()).replace("|", "\\|")
