@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import aiohttp
-import grpc
 import yaml
 
 from headrace_controller.service import Controller
@@ -18,11 +17,11 @@ from headrace_pb.v1 import telemetry_pb2 as pb
 from headrace_shared import config
 from headrace_shared.clock import SystemClock
 from headrace_shared.net import HostPort
-from headrace_shared.rpc import SERVER_OPTIONS
 from headrace_shared.tasks import Supervisor
 from tests.e2e.xds.cells import Cell
 from tests.e2e.xds.envoy import Envoy, running_envoy
 from tests.e2e.xds.stack import until, until_async
+from tests.support.gateway_port import GatewayPort
 from tests.support.ports import free_port
 
 GATEWAY = "gw-1"
@@ -43,7 +42,7 @@ class Region:
         self.silent: set[str] = set()
         self.counted: dict[str, pb.RequestTotals] = {}
         self.url = f"http://127.0.0.1:{port}/v1/completions"
-        self.server: grpc.aio.Server
+        self.server: GatewayPort
         self.envoy: Envoy
         self.session: aiohttp.ClientSession
 
@@ -140,7 +139,7 @@ async def running_region(directory: Path, *cells: Cell, **more: Any) -> AsyncIte
     finally:
         await controller.inquiry.close()
         await controller.xds.close()
-        await region.server.stop(0.2)
+        await region.server.stop()
         controller.desk.close()
         for cell in cells:
             await cell.stop()
@@ -150,11 +149,10 @@ async def _holds(region: Region, count: int) -> bool:
     return len(await region.envoy.hosts("pool/m")) == count
 
 
-async def _serve(controller: Controller, xds: HostPort) -> grpc.aio.Server:
-    server = grpc.aio.server(options=SERVER_OPTIONS)
+async def _serve(controller: Controller, xds: HostPort) -> GatewayPort:
+    server = GatewayPort()
     controller.xds.add_to(server)
     if controller.gateways is not None:
         controller.gateways.add_to(server)
-    server.add_insecure_port(str(xds))
-    await server.start()
+    await server.start(xds)
     return server
