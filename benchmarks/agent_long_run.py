@@ -33,8 +33,8 @@ import psutil
 import yaml
 
 from benchmarks.moody_controllers import Controllers
-from benchmarks.plot import Curve, draw
 from benchmarks.result import report
+from headrace_lab.plots.curves import Curve, draw
 from headrace_lab.stack.ports import free_ports
 from headrace_pb.v1 import telemetry_pb2 as pb
 

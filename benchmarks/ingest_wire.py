@@ -22,7 +22,7 @@ from benchmarks.result import json_path, report
 from headrace_controller.ingest.intake import Intake
 from headrace_controller.ingest.service import TelemetryService
 from headrace_controller.ingest.sessions import Session
-from headrace_controller.ingest.wire.server import WireServer
+from headrace_controller.wire.server import WireServer
 from headrace_lab.stack.ports import free_ports
 from headrace_pb.v1 import telemetry_pb2 as pb
 from headrace_pb.v1.telemetry_pb2_grpc import CellTelemetryServicer, add_CellTelemetryServicer_to_server

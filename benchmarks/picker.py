@@ -33,8 +33,11 @@ from headrace_controller.picker.picker import Picker
 from headrace_controller.picker.requests import Ask
 from headrace_controller.picker.service import GATEWAY_METADATA, PickerService
 from headrace_controller.settings import CapabilitySettings, PickerSettings
+from headrace_controller.wire.limits import FOR_GATEWAYS
+from headrace_controller.wire.server import WireServer
 from headrace_controller.xds.names import PICK_KEY, PICK_NAMESPACE
 from headrace_shared.clock import SystemClock
+from headrace_shared.net import HostPort
 from headrace_shared.rpc import SERVER_OPTIONS
 
 SEED = 1
@@ -117,9 +120,9 @@ class Bare:
 
     async def Process(self, _requests: Any, context: Any) -> None:  # noqa: N802
         await context.read()
-        await context.write(named(["10.0.1.1:8000", "10.0.2.1:8000"]))
+        await context.write(pb.ProcessingResponse.FromString(named(["10.0.1.1:8000", "10.0.2.1:8000"])))
         await context.read()
-        await context.write(CHUNK_DONE)
+        await context.write(pb.ProcessingResponse.FromString(CHUNK_DONE))
 
 
 async def serve(port: Connection, bare: bool) -> None:
@@ -131,13 +134,16 @@ async def serve(port: Connection, bare: bool) -> None:
     now = clock.now()
     fresh = Candidates(candidates.lineup, now + 1e6, candidates.rtt_s, candidates.penalty)
     picker.candidates = {(GATEWAY, MODEL): fresh}
-    server = grpc.aio.server(options=SERVER_OPTIONS)
+    server: Any
     if bare:
+        server = grpc.aio.server(options=SERVER_OPTIONS)
         rpc.add_ExternalProcessorServicer_to_server(Bare(), server)
+        bound = server.add_insecure_port("127.0.0.1:0")
+        await server.start()
     else:
-        PickerService(picker, clock, PickerSettings(enabled=True), [GATEWAY]).add_to(server)
-    bound = server.add_insecure_port("127.0.0.1:0")
-    await server.start()
+        service = PickerService(picker, clock, PickerSettings(enabled=True), [GATEWAY])
+        server = WireServer(service.methods(), clock, limits=FOR_GATEWAYS)
+        bound = await server.start(HostPort("127.0.0.1", 0))
     port.send(bound)
     loop = asyncio.get_running_loop()
     while await loop.run_in_executor(None, port.recv):

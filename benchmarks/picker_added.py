@@ -19,7 +19,6 @@ from pathlib import Path
 from typing import Any, Final
 
 import aiohttp
-import grpc
 import numpy as np
 from aiohttp import web
 
@@ -30,6 +29,9 @@ from headrace_controller.picker.picker import Picker
 from headrace_controller.picker.service import PickerService
 from headrace_controller.projection.plan import Endpoint, Endpoints, Plan
 from headrace_controller.settings import CapabilitySettings, EnvoySettings, GatewaySettings, PickerSettings
+from headrace_controller.wire.handlers import Handlers
+from headrace_controller.wire.limits import FOR_GATEWAYS
+from headrace_controller.wire.server import WireServer
 from headrace_controller.xds import bootstrap
 from headrace_controller.xds.server import XdsServer
 from headrace_controller.xds.snapshot import SnapshotBuilder
@@ -37,7 +39,6 @@ from headrace_lab.stack.ports import free_ports
 from headrace_lab.stack.program import console_script
 from headrace_shared.clock import SystemClock
 from headrace_shared.net import HostPort
-from headrace_shared.rpc import SERVER_OPTIONS
 
 SEED: Final = 1
 RPS: Final = 100.0
@@ -95,11 +96,11 @@ async def controller(port: Connection, xds_port: int, listens: Mapping[str, int]
     clock, settings = SystemClock(), PickerSettings(enabled=True, trickle=0.0)
     picker = Picker(settings, CapabilitySettings(), np.random.default_rng(SEED))
     picker.guard = Trusting(float("inf"))
-    server, xds = grpc.aio.server(options=SERVER_OPTIONS), XdsServer(clock, GATEWAYS)
-    xds.add_to(server)
-    PickerService(picker, clock, settings, GATEWAYS).add_to(server)
-    server.add_insecure_port(f"{LOCAL}:{xds_port}")
-    await server.start()
+    handlers, xds = Handlers(), XdsServer(clock, GATEWAYS)
+    xds.add_to(handlers)
+    service = PickerService(picker, clock, settings, GATEWAYS)
+    server = WireServer(handlers.methods() | service.methods(), clock, limits=FOR_GATEWAYS)
+    await server.start(HostPort(LOCAL, xds_port))
     endpoints = Endpoints.of(Endpoint(f"c{n}", LOCAL, each, 1) for n, each in enumerate(cells))
     plan = Plan({MODEL: dict.fromkeys(GATEWAYS, endpoints)})
     for name in GATEWAYS:
@@ -115,6 +116,7 @@ async def controller(port: Connection, xds_port: int, listens: Mapping[str, int]
         await asyncio.wait((over,), timeout=REFRESH_S)
     await xds.close()
     await server.stop(0)
+    await handlers.close()
 
 
 def _lineup(picker: Picker, cells: list[int]) -> Lineup:
