@@ -23,18 +23,26 @@ from headrace_controller.picker.picker import Picker
 from headrace_controller.picker.requests import Ask, Outcome, Pick, Served
 from headrace_controller.picker.service import GATEWAY_METADATA, Hooks, PickerService
 from headrace_controller.settings import CapabilitySettings, PickerSettings
+from headrace_controller.wire import frames
+from headrace_controller.wire.call import Peer
+from headrace_controller.wire.connection import Connection
+from headrace_controller.wire.limits import Limits
+from headrace_controller.wire.messages import Room
 from headrace_shared.clock import SystemClock
 from headrace_shared.tls import TlsSettings
 from tests.support.gateway_port import GatewayPort
+from tests.support.wire import OPENING, data, headers
 from tests.unit.controller.picker.builders import GATEWAY, MODEL, line_up
 
 CLOCK = SystemClock()
 
 
 class Freshened(Picker):
-    """The fleet's picture never grows old; `error` is raised instead of a pick where it is set."""
+    """The fleet's picture never grows old; `error` is raised instead of a pick where it is set, `late` after
+    it."""
 
     error: Exception | None = None
+    late: Exception | None = None
 
     def pick(self, gateway: str, ask: Ask, now: float) -> Pick:
         if self.error is not None:
@@ -43,7 +51,10 @@ class Freshened(Picker):
             key: Candidates(each.lineup, now, each.rtt_s, each.penalty)
             for key, each in self.candidates.items()
         }
-        return super().pick(gateway, ask, now)
+        pick = super().pick(gateway, ask, now)
+        if self.late is not None:
+            raise self.late
+        return pick
 
 
 class Served_:  # noqa: N801
@@ -208,6 +219,49 @@ async def test_an_error_in_a_pick_costs_no_request_and_is_said_once(
             assert endpoints(await call.read()) == []
         assert served.outcomes == [Outcome.FAILED] * 3
     assert capsys.readouterr().out.count("a pick failed") == 1
+
+
+async def test_a_pick_that_fails_leaves_nothing_in_the_book() -> None:
+    async with serving() as served:
+        served.picker.late = ZeroDivisionError("a fault")
+        call = served.call()
+        await call.write(first())
+        assert endpoints(await call.read()) == []
+        assert served.outcomes == [Outcome.FAILED]
+        assert served.picker.book.open_requests == 0
+
+
+async def test_a_call_that_ends_as_it_is_answered_leaves_nothing_in_the_book() -> None:
+    made = Served_()
+    connection = Connection(
+        made.service.methods(),
+        Limits(unread=10),
+        Room(1 << 20),
+        Peer("10.0.0.9:5000"),
+        lambda: None,
+        lambda _, error: None,
+        0.0,
+    )
+    connection.begin()
+    fields = [
+        *OPENING[:2],
+        (":path", f"/{module.SERVICE}/Process"),
+        *OPENING[3:],
+        (GATEWAY_METADATA, GATEWAY),
+    ]
+    said = [frames.PREFACE, frames.settings({frames.Setting.INITIAL_WINDOW_SIZE: 0})]
+    for stream in (1, 3):
+        said += headers(stream, fields), data(stream, first(f"r{stream}").SerializeToString())
+    connection.receive(b"".join(said), 0.0)
+    while connection.turn(0.0):
+        pass
+    # The answer to the first waits for the peer to read; for the second there is no room.
+    assert made.outcomes == [Outcome.NAMED] * 2
+    assert connection.calls == 1
+    assert made.picker.book.open_requests == len(made.service._unanswered) == 1
+    connection.close()
+    assert made.picker.book.open_requests == len(made.service._unanswered) == 0
+    made.service.close()
 
 
 async def test_too_many_at_once_go_by_the_weights(monkeypatch: pytest.MonkeyPatch) -> None:

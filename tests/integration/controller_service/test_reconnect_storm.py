@@ -22,7 +22,9 @@ async def come_and_go(port: int, number: int, end: float) -> int:
     """One agent that connects, speaks and leaves in ever other ways until `end`; how often."""
     rounds = 0
     while clock.now() < end:
-        async with grpc.aio.insecure_channel(f"127.0.0.1:{port}") as channel:
+        # Each has a connection of its own, as agents have.
+        own = (("grpc.use_local_subchannel_pool", 1),)
+        async with grpc.aio.insecure_channel(f"127.0.0.1:{port}", options=own) as channel:
             for way in range(3):
                 call = CellTelemetryStub(channel).Stream(timeout=30)
                 node = Node(call, f"n{number}", [f"c{number}"])

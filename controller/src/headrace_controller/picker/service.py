@@ -117,7 +117,9 @@ class PickerService:
         call.send(messages.named(pick.addresses, in_body))
         now = self._clock.now()
         self._hooks.on_pick(pick.outcome, now - began)
-        if pick.outcome not in _FOLLOWED:
+        if call.ended:
+            self._picker.ended(ask.key, now)
+        if call.ended or pick.outcome not in _FOLLOWED:
             return ""
         self._unanswered.add(call)
         if reason := self._picker.guard.took(now - began, now):
@@ -159,6 +161,8 @@ class PickerService:
             if (said := repr(error)) not in self._said and len(self._said) < MAX_SAID:
                 self._said.add(said)
                 self._log.exception("a pick failed; the request goes by the weights", error=said)
+            # It may have come as far as the book.
+            self._picker.ended(ask.key, now)
             return ask, Pick(Outcome.FAILED)
 
     def _stood_aside(self, reason: str) -> None:

@@ -106,10 +106,17 @@ class Call:
             self._outgoing.put(credit(self.stream, due))
 
     def send(self, message: bytes) -> None:
-        """Send a message, now or when the peer takes it. Nothing happens once the call has ended."""
-        if not self.ended:
-            self._waiting.append(packed(message))
-            self.push()
+        """Send a message, now or when the peer takes it. Nothing happens once the call has ended; it ends
+        here where the peer has left too much unread of what all its calls were sent."""
+        if self.ended:
+            return
+        if self._outgoing.is_full:
+            self.end(Status.RESOURCE_EXHAUSTED, "read the answers before asking on")
+            return
+        data = packed(message)
+        self._waiting.append(data)
+        self._outgoing.waiting += len(data)
+        self.push()
 
     def end(self, status: Status, details: str = "") -> None:
         """End the call; what waits to be sent is dropped. Nothing happens once it has ended."""
@@ -121,7 +128,7 @@ class Call:
         self.abandon()
 
     def finish(self, status: Status, details: str = "") -> None:
-        """End the call as soon as all that waits was sent."""
+        """End the call as soon as all that waits was sent; what the caller still says is not heard."""
         self._last_word = (status, details)
         self._end_if_sent()
 
@@ -141,7 +148,9 @@ class Call:
         if self.ended:
             return
         self.ended = True
+        self._outgoing.waiting -= sum(map(len, self._waiting)) - self._sent
         self._waiting.clear()
+        self._sent = 0
         self.inbox.drop()
         self._on_end(self)
         receiver = self._receiver
@@ -164,7 +173,7 @@ class Call:
     def deliver(self, message: bytes) -> None:
         """Hand a message over."""
         receiver = self._receiver
-        if receiver is None:
+        if receiver is None or self._last_word is not None:
             return
         try:
             receiver.message(message)
@@ -177,7 +186,7 @@ class Call:
         """All that the caller had to say was handed over."""
         if self.inbox.waiting:
             self.end(Status.INTERNAL, "the last message is cut off")
-        elif self._receiver is not None and not self.ended:
+        elif self._receiver is not None and not self.ended and self._last_word is None:
             self._guarded(self._receiver.half_closed)
 
     def push(self) -> None:
@@ -195,6 +204,7 @@ class Call:
             part = self._waiting[0][self._sent : self._sent + room]
             outgoing.window.left -= len(part)
             window.left -= len(part)
+            outgoing.waiting -= len(part)
             self._sent += len(part)
             if self._sent == size:
                 self._waiting.popleft()

@@ -42,7 +42,7 @@ class Connection:
         on_error: OnError,
         now: float,
     ) -> None:
-        self.outgoing = Outgoing(on_output)
+        self.outgoing = Outgoing(on_output, limits.unread)
         self.finished = False
         self.fault = ""
         """Why the peer was cut off."""

@@ -7,17 +7,21 @@ need it: messages are read as they are asked for, and a peer that sends faster i
 from __future__ import annotations
 
 import asyncio
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Mapping
+from functools import partial
 from typing import Any, Final
 
 import grpc
 
-from headrace_controller.wire.call import Call, Method
+from headrace_controller.wire.call import Call, Method, Receiver
 from headrace_controller.wire.messages import CallFault, Status
 
 MAX_UNREAD: Final = 4
 """Messages of a call that wait to be read; then its peer has to wait as well."""
+MAX_CALLS: Final = 1024
+"""Calls of one connection, each of which costs tasks: an Envoy has some, or one a cluster where it takes
+endpoints only."""
 
 
 class AbortedError(Exception):
@@ -30,6 +34,7 @@ class Handlers:
     def __init__(self) -> None:
         self._methods: dict[str, Method] = {}
         self._running: set[asyncio.Task[None]] = set()
+        self._calls: Counter[str] = Counter()
 
     def add_generic_rpc_handlers(self, _handlers: object) -> None:
         """Generated code registers the same handlers by name as well."""
@@ -50,19 +55,33 @@ class Handlers:
         await asyncio.gather(*self._running, return_exceptions=True)
 
     def _method(self, name: str, handler: Any) -> Method:
-        return lambda call: _Running(call, handler, name, self._running)
+        return lambda call: self._begin(call, name, handler)
+
+    def _begin(self, call: Call, name: str, handler: Any) -> Receiver:
+        peer = call.peer.address
+        if self._calls[peer] >= MAX_CALLS:
+            raise CallFault(Status.RESOURCE_EXHAUSTED, f"{MAX_CALLS} calls already use this connection")
+        self._calls[peer] += 1
+        running = _Running(call, handler, name)
+        self._running.add(running.task)
+        running.task.add_done_callback(partial(self._ended, peer))
+        return running
+
+    def _ended(self, peer: str, task: asyncio.Task[None]) -> None:
+        self._running.discard(task)
+        self._calls[peer] -= 1
+        if not self._calls[peer]:
+            del self._calls[peer]
 
 
 class _Running:
     """One call's handler, as its connection sees it."""
 
-    def __init__(self, call: Call, handler: Any, name: str, running: set[asyncio.Task[None]]) -> None:
+    def __init__(self, call: Call, handler: Any, name: str) -> None:
         self._context = Context(call, handler)
         self._call = call
         self._handler = handler
-        self._task = task = asyncio.get_running_loop().create_task(self._run(), name=f"serve {name}")
-        running.add(task)
-        task.add_done_callback(running.discard)
+        self.task = asyncio.get_running_loop().create_task(self._run(), name=f"serve {name}")
 
     def message(self, data: bytes) -> None:
         self._context.take(data)
@@ -72,8 +91,8 @@ class _Running:
 
     def closed(self) -> None:
         self._context.wake()
-        if self._task is not asyncio.current_task():
-            self._task.cancel()
+        if self.task is not asyncio.current_task():
+            self.task.cancel()
 
     async def _run(self) -> None:
         call, context = self._call, self._context
@@ -86,7 +105,8 @@ class _Running:
         except Exception as error:  # noqa: BLE001 (one call's trouble must not end the others)
             call.fail(error)
         else:
-            call.finish(context.status, context.details)
+            # What is still to be sent then is what the handler has given up writing.
+            call.end(context.status, context.details)
 
     async def _serve(self, context: Context) -> None:
         handler = self._handler
@@ -124,10 +144,10 @@ class Context:
 
     async def read(self) -> Any:
         """The next message; `grpc.aio.EOF` where there are no more. Raises CallFault for what is none."""
-        while not self._unread:
+        while not (self._unread or self._call.ended):
             self._news.clear()
             await self._news.wait()
-        if self._unread[0] is None:
+        if not self._unread or self._unread[0] is None:
             return grpc.aio.EOF
         data = self._unread.popleft()
         if len(self._unread) < MAX_UNREAD:

@@ -20,6 +20,8 @@ from headrace_controller.wire.limits import Limits
 from headrace_controller.wire.remembered import Remembered
 
 _PRIORITY_SIZE: Final = 5
+# Blocks that are remembered: of longer ones thousands of peers could have the server keep gigabytes.
+_SHORT: Final = 1024
 
 
 class Block(NamedTuple):
@@ -91,5 +93,8 @@ class HeaderBlocks:
             # Not HPACKError alone: a number of thousands of digits is a ValueError, for one.
             raise ConnectionFault(ErrorCode.COMPRESSION_ERROR, "header fields that cannot be read") from error
         found = [(str(name), str(value)) for name, value in fields]
-        remembered.keep(data, found)
+        if len(data) <= _SHORT and sum(len(name) + len(value) + 32 for name, value in found) <= 4 * _SHORT:
+            remembered.keep(data, found)
+        else:
+            remembered.pass_over()
         return found

@@ -57,6 +57,10 @@ class WireIntrospection:
         self._watchers[call] = service
         self._tell(call, service)
 
+    def watches(self, call: Call) -> bool:
+        """Whether the call has asked."""
+        return call in self._watchers
+
     def unwatch(self, call: Call) -> None:
         """The call has ended."""
         self._watchers.pop(call, None)
@@ -103,6 +107,8 @@ class _List(_Call):
 
 class _Watch(_Call):
     def message(self, data: bytes) -> None:
+        if self._desk.watches(self._call):
+            raise CallFault(Status.INTERNAL, "one question a call")
         self._desk.watch(self._call, _read(health_pb2.HealthCheckRequest, data).service)
 
     def half_closed(self) -> None:

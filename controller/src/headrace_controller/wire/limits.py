@@ -21,7 +21,8 @@ class Limits:
     `turn`: units of work before other connections have their turn; a frame is one, and a message one and
     one more for each 256 bytes.
     `overhead`: frames that carry no message, at once; so many come again each second as `overhead_rate`.
-    `unread`: answers, acknowledgements and the like that wait for a peer that does not read.
+    `unread`: answers, acknowledgements and the like that wait for a peer that does not read, and as much
+    again that waits in its calls for credit.
     `handshake_s`: from accepting to the peer's SETTINGS; `idle_s`: a connection without a call.
     `ping_after_s` of silence the peer is asked for a sign of life, which must come within `ping_timeout_s`.
     """

@@ -76,6 +76,7 @@ class MessageReader:
         """The next whole message, None where more bytes are needed. Raises CallFault."""
         data, at = self._bytes, self._at
         if len(data) - at < HEAD_SIZE:
+            self._hold(len(data) - at)
             return None
         compressed, size = _head.unpack_from(data, at)
         if compressed:
@@ -87,9 +88,13 @@ class MessageReader:
         at += HEAD_SIZE
         end = at + size
         if end > len(data):
+            self._hold(self.waiting)
             return None
         self._at = end
-        if self._held:
+        if end == len(data):
+            # A call may be silent for long: nothing of what was read is kept for it.
+            self.drop()
+        elif self._held:
             self._hold(len(data) - end)
         return bytes(data[at:end])
 
@@ -99,6 +104,8 @@ class MessageReader:
         self._hold(0)
 
     def _hold(self, size: int) -> None:
+        if size == self._held:
+            return
         if self._room.used + size - self._held > self._room.size:
             raise CallFault(Status.RESOURCE_EXHAUSTED, "too many large messages at once; send it again later")
         self._room.used += size - self._held

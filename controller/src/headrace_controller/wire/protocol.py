@@ -200,7 +200,9 @@ def names_of(certificate: Any) -> tuple[str, ...]:
     common = [
         value for part in certificate.get("subject", ()) for name, value in part if name == "commonName"
     ]
-    return (*common, *(value for _, value in certificate.get("subjectAltName", ())))
+    # A directory's name is none of a host or gateway, and comes as a tuple.
+    others = [value for _, value in certificate.get("subjectAltName", ()) if isinstance(value, str)]
+    return (*common, *others)
 
 
 def _speaks_another_protocol(transport: asyncio.BaseTransport) -> bool:

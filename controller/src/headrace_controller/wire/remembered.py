@@ -6,7 +6,7 @@ from typing import Final, Generic, TypeVar
 
 from hpack.table import HeaderTable
 
-MOST: Final = 32
+MOST: Final = 8
 """Blocks that are remembered at once; what is more forgets all."""
 
 Key = TypeVar("Key")
@@ -32,12 +32,17 @@ class Remembered(Generic[Key, Value]):
 
     def keep(self, key: Key, value: Value) -> None:
         """It was, and this came out."""
+        self.pass_over()
         if not self._is_as_before():
-            self._found.clear()
             return
         if len(self._found) >= MOST:
             self._found.clear()
         self._found[key] = value
+
+    def pass_over(self) -> None:
+        """It was, and is not to be remembered."""
+        if not self._is_as_before():
+            self._found.clear()
 
     def _now(self) -> tuple[object, int, int, bool]:
         entries = self._table.dynamic_entries

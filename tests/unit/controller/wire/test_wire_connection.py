@@ -261,6 +261,41 @@ def test_answers_to_a_peer_that_does_not_read_wait() -> None:
     assert answers(bench) == {1: b"\0\0\0\0\x01x"}
 
 
+def test_what_is_said_after_the_last_word_is_not_heard() -> None:
+    """Else the answers to a caller that reads nothing would pile up, or the last one would be dropped."""
+    bench = Bench(echo=False)
+    bench.say(frames.PREFACE, frames.settings({Setting.INITIAL_WINDOW_SIZE: 0}), headers(1))
+    call = bench.calls[0].call
+    call.send(b"x")
+    call.finish(Status.OK)
+    bench.say(data(1, b"more"), data(1, b"more", flags=END))
+    assert bench.heard == []
+    bench.sent()
+    bench.say(frames.credit(1, 6))
+    sent = bench.sent()
+    assert [each.payload for each in sent if each.kind == frames.DATA] == [b"\0\0\0\0\x01x"]
+    assert bench.trailers(sent)[-1][1]["grpc-status"] == "0"
+
+
+def test_what_all_calls_of_a_peer_leave_unread_is_bounded() -> None:
+    bench = Bench(Limits(unread=100), echo=False)
+    bench.say(frames.PREFACE, frames.settings({Setting.INITIAL_WINDOW_SIZE: 0}))
+    bench.say(*map(headers, (1, 3, 5, 7)))
+    first, second, third, fourth = (each.call for each in bench.calls)
+    first.send(b"x" * 60)
+    second.send(b"x" * 60)
+    bench.sent()
+    third.send(b"x")
+    assert bench.trailers(bench.sent())[-1][1]["grpc-status"] == "8"
+    assert bench.heard == [(5, "closed")]
+    bench.say(frames.reset(1, ErrorCode.CANCEL), frames.credit(3, 30))
+    fourth.send(b"x")
+    assert bench.connection.outgoing.waiting == 35 + 6
+    bench.say(frames.credit(3, 100), frames.credit(7, 100))
+    assert bench.connection.outgoing.waiting == 0
+    assert not fourth.ended
+
+
 def test_credit_goes_back_as_the_peer_uses_its_window() -> None:
     bench = Bench(echo=False)
     bench.say(HELLO, headers(1))

@@ -38,3 +38,14 @@ def test_watchers_are_bounded_and_forgotten_when_they_leave() -> None:
         receivers[-1].message(question)
     receivers[0].closed()
     receivers[-1].message(question)
+
+
+def test_a_watcher_asks_once() -> None:
+    """Each further question would be answered, and the answers to one that does not read pile up."""
+    call = Mock()
+    receiver = WireIntrospection(["s"]).methods()[WATCH](call)
+    question = health_pb2.HealthCheckRequest(service="s").SerializeToString()
+    receiver.message(question)
+    with pytest.raises(CallFault):
+        receiver.message(question)
+    assert call.send.call_count == 1

@@ -82,3 +82,24 @@ def test_all_readers_share_one_room_and_give_it_back() -> None:
     first.drop()
     second.drop()
     assert room.used == 0
+
+
+def test_the_first_part_of_a_message_takes_room_as_the_others_do() -> None:
+    room = Room(100)
+    first, second = MessageReader(1000, room), MessageReader(1000, room)
+    first.feed(packed(b"x" * 400)[:80])
+    assert first.next() is None
+    assert room.used == 80
+    second.feed(packed(b"x" * 400)[:80])
+    with pytest.raises(CallFault, match="too many large messages"):
+        second.next()
+
+
+def test_nothing_of_a_message_that_was_read_is_kept() -> None:
+    reader = MessageReader(1000, Room(2000))
+    whole = packed(b"x" * 900)
+    reader.feed(whole[:500])
+    assert reader.next() is None
+    reader.feed(whole[500:])
+    assert reader.next() == b"x" * 900
+    assert not reader._bytes

@@ -43,7 +43,11 @@ def test_addresses_are_shown_as_people_write_them() -> None:
 def test_a_certificate_names_by_its_common_and_its_alternative_names() -> None:
     found = {
         "subject": ((("organizationName", "o"),), (("commonName", "n1"),)),
-        "subjectAltName": (("DNS", "n1.site"), ("IP Address", "10.0.0.1")),
+        "subjectAltName": (
+            ("DNS", "n1.site"),
+            ("DirName", ((("commonName", "directory"),),)),
+            ("IP Address", "10.0.0.1"),
+        ),
     }
     assert names_of(found) == ("n1", "n1.site", "10.0.0.1")
 

@@ -64,6 +64,29 @@ def test_the_same_bytes_are_unpacked_once() -> None:
     assert third is second
 
 
+def test_long_blocks_are_not_remembered() -> None:
+    blocks = HeaderBlocks(Limits())
+    for said in ([("x-a", "v" * 3000, True)], [("x-a", "v", True)] * 200):
+        data = hpack.Encoder().encode(said)
+        found = [
+            blocks.begin(Frame(frames.HEADERS, frames.END_HEADERS, stream, data)) for stream in (1, 3, 5)
+        ]
+        _, second, third = (each.fields for each in found if each is not None)
+        assert third == second
+        assert third is not second
+
+
+def test_a_table_that_is_limited_twice_is_announced_all_the_same() -> None:
+    outgoing, decoder = Outgoing(lambda: None), hpack.Decoder()
+    for _ in range(2):
+        outgoing.limit_table(100)
+    decoder.max_allowed_table_size = 100
+    outgoing.headers(1, [("te", "x")], last=False)
+    (sent,) = split(outgoing.take())
+    assert decoder.decode(sent.payload) == [("te", "x")]
+    assert decoder.header_table_size == 100
+
+
 def test_little_is_remembered() -> None:
     memory = Remembered[int, int](hpack.Decoder().header_table)
     for key in range(10 * MOST):
