@@ -229,13 +229,13 @@ def controller_settings(fleet: Fleet, directory: Path) -> dict[str, Any]:
     """The controller's settings: quick to start, no ramp, old figures soon dropped,
     and patience with engines that share this machine.
 
-    Weights follow the GPUs' memory and no fluctuation of a light load moves them: what a test
-    sees move was moved by the fault that it made.
+    Weights follow the GPUs' memory, from the first beat on, and no fluctuation of a light load moves
+    them: what a test sees move was moved by the fault that it made.
     """
     return settings_files.controller(fleet) | {
         "lifecycle": {"ramp_s": 0, "barrier_s": 1, "confirm_timeout_s": 1.0},
         "pressure": {"stale_after_s": 2.0, "hold_s": 1.0, "signals": {"vram_util": {"weight": 0.6}}},
-        "projection": {"sharpness": 1.0, "deadband": 0.2},
+        "projection": {"name": "headroom", "sharpness": 1.0, "deadband": 0.2},
         "state_dir": str(directory / "state"),
     }
 

@@ -65,6 +65,7 @@ class Region:
         self.queue: dict[str, float] = {}
         self.totals: dict[str, dict[str, int]] = {}
         self.rtt_ms: dict[str, float] = {}
+        self.speed: dict[str, float] = {}  # tokens a second of tensor work; no count is told without it
         self.beat_at = 0.0
 
     def connect(
@@ -101,12 +102,21 @@ class Region:
                 signals=pb.Signals(queue_depth=self.queue.get(cell, 0.0), kv_fill=0.2, compute_active=0.3),
                 hardware_source=pb.HARDWARE_SOURCE_DCGM,
                 requests=pb.RequestTotals(**self.totals[cell]) if cell in self.totals else None,
+                work=self.worked(cell, now),
+                compute_measure=pb.COMPUTE_MEASURE_TENSOR,
             )
             for cell, state in self.nodes[node].items()
         ]
         path = pb.PathBeat(gateway="gw", rtt_ms=self.rtt_ms.get(node, 1.0), jitter_ms=0.1, age_ms=0)
         self.loop.telemetry(node, pb.Telemetry(cells=beats, paths=[path]), now)
         self.loop.alive(node, now)
+
+    def worked(self, cell: str, now: float) -> pb.WorkTotals | None:
+        """What an engine has computed that is busy for 0.3 of the time, in prompts of 64 tokens."""
+        if cell not in self.speed:
+            return None
+        computed = self.speed[cell] * 0.3 * now
+        return pb.WorkTotals(prompt_tokens=64 * int(computed / 64), generated_tokens=0)
 
     def down(self, node: str, cell: str) -> None:
         """An agent's event: the engine died."""

@@ -222,3 +222,20 @@ def test_a_drain_of_the_engines_own_is_not_kept(tmp_path: Path) -> None:
         again.connect(f"n{number}", f"c{number}")
     again.run(2)
     assert again.state("c2") is CellState.READY
+
+
+def test_what_was_learned_of_speeds_rules_from_the_first_plan_on(tmp_path: Path) -> None:
+    """Without it a slow cell would get a full share until it had been learned anew."""
+    region = three()
+    region.speed.update(c1=1000.0, c2=1000.0, c3=500.0)
+    region.run(60)
+    before = region.weights
+    assert before["c1"] == before["c2"] == 100
+    assert 45 <= before["c3"] <= 55
+    again = restarted(region, tmp_path)
+    again.speed = region.speed
+    for number in (1, 2, 3):
+        again.connect(f"n{number}", f"c{number}")
+    for _ in range(60):
+        again.run(1)
+        assert again.weights == before
