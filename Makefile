@@ -45,7 +45,7 @@ test: $(STAMP) ## Unit, simulation, integration and real-Envoy tests
 test-extra: $(STAMP) ## Tests that need root, a Debian package, or requirements-extra.txt
 	@PIP_CONSTRAINT=$(CURDIR)/$(CONSTRAINTS) $(BIN)/python -m pip install -q --disable-pip-version-check -r requirements-extra.txt \
 		|| echo "test-extra: requirements-extra.txt could not be installed; its tests are skipped"
-	@$(BIN)/python -m pytest -q -m extra tests
+	@$(BIN)/python -m pytest -q -m extra -n 2 --dist loadfile tests
 
 lint: $(STAMP) ## ruff, formatting and the layer rules
 	@$(BIN)/ruff check .
