@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import socket
 import threading
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 
@@ -44,15 +45,27 @@ class Server:
         connection.recv(1)
 
     @contextmanager
-    def running(self) -> Iterator[Exporter]:
+    def running(self, timeout_s: float = 5.0) -> Iterator[Exporter]:
         """An exporter's client for it."""
         self._thread.start()
-        exporter = Exporter(self.url, 5.0, SystemClock())
+        exporter = Exporter(self.url, timeout_s, SystemClock())
         try:
             yield exporter
         finally:
             exporter.close()
             self._listener.close()
+
+
+class DrippingServer(Server):
+    """Writes the end of its script's only answer byte by byte, and ends the connection then."""
+
+    def _talk(self, connection: socket.socket, script: Sequence[bytes]) -> None:
+        (answer,) = script
+        connection.recv(65_536)
+        connection.sendall(answer[:-60])
+        for byte in answer[-60:]:
+            time.sleep(0.05)
+            connection.sendall(bytes([byte]))
 
 
 def test_one_connection_serves_many_fetches() -> None:
@@ -101,6 +114,14 @@ def test_an_answer_that_is_not_read_is_never_taken_for_the_next(answer: bytes, s
         with pytest.raises(FetchError, match=said):
             exporter.fetch()
         assert exporter.fetch() == b"abc"
+
+
+@pytest.mark.parametrize("beside", [b"5;", b"0\r\nx: "])
+def test_what_comes_beside_a_body_is_not_awaited_for_ever(beside: bytes) -> None:
+    head = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
+    server = DrippingServer([[head + beside + b"y" * 60]])
+    with server.running(timeout_s=0.4) as exporter, pytest.raises(FetchError, match="did not end within"):
+        exporter.fetch()
 
 
 @pytest.mark.parametrize(

@@ -13,6 +13,8 @@ import httptools
 MAX_HEADERS: Final = 100
 MAX_HEAD_BYTES: Final = 64 * 1024
 MAX_CHUNKS: Final = 65_536
+# What a chunk may take beside its data: its size, an extension, two line ends.
+_CHUNK_EXTRA: Final = 64
 
 
 class ReplyError(Exception):
@@ -40,7 +42,7 @@ class Reply:
         self._pieces: deque[bytes] = deque()
         self._measured = False
         self._chunks = 0
-        self._before = 0
+        self._beside = 0
         self._trouble = ""
 
     def feed(self, data: bytes) -> None:
@@ -63,15 +65,15 @@ class Reply:
             raise ReplyError("the answer is over")
         try:
             self._http.feed_data(data)
-        except httptools.HttpParserError as error:
+        except (httptools.HttpParserError, httptools.HttpParserUpgrade) as error:
             if not self.whole:
                 self._trouble = self._trouble or "not an HTTP answer"
                 raise ReplyError(self._trouble) from error
             self.reusable = False
         if self._trouble:
             raise ReplyError(self._trouble)
-        self._before += 0 if self.status else len(data)
-        if self._before > MAX_HEAD_BYTES:
+        self._beside += len(data)
+        if not self.whole and self._beside > MAX_HEAD_BYTES + _CHUNK_EXTRA * self._chunks:
             self._trouble = "its headers have no end"
             raise ReplyError(self._trouble)
 
@@ -114,6 +116,7 @@ class Reply:
     def on_body(self, body: bytes) -> None:
         if not self.whole and not self._trouble:
             self._pieces.append(body)
+            self._beside -= len(body)
 
     def on_message_complete(self) -> None:
         self.whole = self.whole or self.status > 0

@@ -119,6 +119,7 @@ class _Body:
             with _explaining():
                 self._read()
                 self._note_end()
+            yield b""  # for whoever watches the time: more than a body may come in drops
 
     @property
     def under_way(self) -> bool:

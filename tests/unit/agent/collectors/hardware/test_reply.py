@@ -14,6 +14,7 @@ from headrace_agent.collectors.hardware.reply import (
 )
 
 HEAD = b"HTTP/1.1 200 OK\r\nContent-Length: 6\r\n\r\n"
+CHUNKED = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
 
 
 def body(reply: Reply) -> bytes:
@@ -79,6 +80,9 @@ def test_a_connection_that_ends_too_soon_says_how_far_it_came(came: bytes, begun
             b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n" + b"1\r\na\r\n" * (MAX_CHUNKS + 1),
             "too many pieces",
         ),
+        (CHUNKED + b"5;" + b"x" * (MAX_HEAD_BYTES + 1000), "no end"),
+        (CHUNKED + b"0\r\nx: " + b"y" * (MAX_HEAD_BYTES + 1000), "no end"),
+        (b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: x\r\nConnection: Upgrade\r\n\r\n", "not an HTTP"),
     ],
 )
 def test_what_is_made_to_keep_its_reader_busy_is_refused(raw: bytes, why: str) -> None:

@@ -76,7 +76,7 @@ class AnswerParser:
         assert self._http is not None, "the answer is whole"
         try:
             self._http.feed_data(data)
-        except httptools.HttpParserError as error:
+        except (httptools.HttpParserError, httptools.HttpParserUpgrade) as error:
             if not self._whole:
                 raise self._trouble or BrokenError("not an HTTP answer") from error
             self._surplus = True

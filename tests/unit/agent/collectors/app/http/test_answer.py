@@ -94,6 +94,7 @@ BROKEN = {
     "status of four": b"HTTP/1.1 2000 OK\r\n\r\n",
     "status of nought": b"HTTP/1.1 000 OK\r\n\r\n",
     "upgrade": b"HTTP/1.1 101 Switching\r\nUpgrade: x\r\n\r\n",
+    "upgraded connection": b"HTTP/1.1 101 Switching\r\nUpgrade: x\r\nConnection: Upgrade\r\n\r\n",
     "one length twice": OK + b"Content-Length: 1\r\nContent-Length: 1\r\n\r\na",
     "two lengths": OK + b"Content-Length: 1\r\nContent-Length: 2\r\n\r\na",
     "negative length": OK + b"Content-Length: -5\r\n\r\n",
