@@ -124,7 +124,7 @@ class Picker:
         slot = self.book.get(cell_id)
         if slot is None:
             return
-        stretch = self._throughput.read(slot, read_at, prompt - cached, waiting > 0)
+        stretch = self._throughput.read(slot, read_at, prompt, waiting > 0, cached)
         if stretch is not None and not self._learner.samples[slot]:
             self.book.set_rates(slot, self._learner.saw_queue(slot, model, *stretch))
         if self.cache_check.restarted(slot, prompt, cached):

@@ -28,6 +28,11 @@ COMPUTE: Final = INDEX["compute_active"]
 # Beats further apart than this may have an outage between them.
 _LONGEST_S: Final = 3.0
 _JUDGE_S: Final = 2.5
+# No engine computes so much between two beats: a count that leaps so far is another one's.
+_LEAP: Final = 1e7
+# What a prompt finds in the cache may be counted before the prompt is: the count falls by that and comes
+# back. One that has not come back after so long is another one's.
+_BEHIND_S: Final = 60.0
 # A block of work is long enough that its ends, where a prompt is half done, matter little.
 _BLOCK_S: Final = 5.0
 _BLOCK_PROMPTS: Final = 8.0
@@ -84,12 +89,15 @@ class SpeedLearner:
     """
 
     def __init__(self) -> None:
-        fields = {"tokens": np.nan, "at": NEVER, "since": 0.0, "level": 0.0}
+        fields = {"tokens": np.nan, "at": NEVER, "since": 0.0, "level": 0.0, "model": 0.0}
+        # How long the count has been behind, and what was worked meanwhile.
+        fields |= {"behind": 0.0, "owed": 0.0}
         for window in ("now", "slow", "fast"):
             fields |= {f"{window}_{name}": 0.0 for name in _SUMS}
         self._memory = RowMemory(fields)
         self._judged_at = NEVER
         self._of: tuple[Pools, int] | None = None
+        self._families: Pools | None = None
         self._found = Speeds(np.ones(0), np.zeros(0), np.zeros(0), np.zeros(0, dtype=np.bool_))
 
     def tick(self, fleet: Fleet, compute: Floats, ready: Flags, now: float) -> Speeds:
@@ -99,10 +107,13 @@ class SpeedLearner:
         self._take(fleet, compute)
         pools, version = fleet.pools(), fleet.rows_version
         same = self._of is not None and self._of[0] is pools and self._of[1] == version
+        if not same or self._families is None:
+            self._begin_other_models(pools)
+            self._families = _families(pools)
         if not same or now - self._judged_at >= _JUDGE_S:
             self._close(now)
             self._judged_at, self._of = now, (pools, version)
-            self._found = self._judge(pools, ready)
+            self._found = self._judge(self._families, ready)
         return self._found
 
     def record(self, fleet: Fleet, row: int) -> SpeedRecord:
@@ -129,13 +140,34 @@ class SpeedLearner:
         tokens = np.where(unknown, np.nan, fleet.work_tokens[:n])
         seconds = np.subtract(told_at, before, out=np.full(n, np.inf), where=new)
         grown = tokens - memory["tokens"]
-        # A count that falls is a restarted engine's.
-        good = (grown >= 0) & (seconds > 0) & (seconds <= _LONGEST_S)
+        near = (seconds > 0) & (seconds <= _LONGEST_S)
+        worked = np.where(near, compute, 0.0) * np.where(near, seconds, 0.0)
+        good = near & (grown >= 0) & (grown <= _LEAP)
+        fell = near & (grown < 0) & (memory["behind"] + seconds <= _BEHIND_S)
         done = np.where(good, grown, 0.0)
-        busy = np.where(good, compute, 0.0) * np.where(good, seconds, 0.0)
+        busy = np.where(good, worked + memory["owed"], 0.0)
         for name, new_part in (("work", done), ("busy", busy), ("square", done * done)):
             memory[f"now_{name}"][:] += new_part
-        memory["tokens"][new], memory["at"][new] = tokens[new], told_at[new]
+        memory["owed"][new] = np.where(fell, memory["owed"] + worked, 0.0)[new]
+        memory["behind"][new] = np.where(fell, memory["behind"] + seconds, 0.0)[new]
+        memory["tokens"][new] = np.where(fell, memory["tokens"], tokens)[new]
+        memory["at"][new] = told_at[new]
+
+    def _begin_other_models(self, pools: Pools) -> None:
+        """Forget what cells did with a model that they serve no more. A cell goes by the one of its models
+        that has been known longest, for adapters are loaded beside it."""
+        memory = self._memory
+        was, ids = memory["model"], pools.ids[pools.pool]
+        model = np.full(len(was), np.inf)
+        np.minimum.at(model, pools.row, ids)
+        stays = pools.row[ids == was[pools.row]]
+        model[stays] = was[stays]
+        other = np.isfinite(model) & (was > 0) & (model != was)
+        for window in ("now", "slow", "fast"):
+            for name in _named(window):
+                memory[name][other] = 0.0
+        memory["level"][other], memory["tokens"][other] = 0.0, np.nan
+        memory["model"][:] = np.where(np.isfinite(model), model, was)
 
     def _close(self, now: float) -> None:
         """Let full blocks enter the means."""
@@ -167,7 +199,8 @@ class SpeedLearner:
                 memory[old][changed] = memory[new][changed]
             speed, error = np.where(changed, fast, speed), np.where(changed, fast_error, error)
         logs = _log(speed)
-        aim = np.clip(logs - pools.row_medians(logs, ready), -_WIDEST, _WIDEST)
+        widest = _widest(pools, ready & ~np.isnan(logs))
+        aim = np.clip(logs - pools.row_medians(logs, ready), -widest, widest)
         doubt = np.where(level == 0.0, _SURE, _LIKELY) * error
         moves = np.abs(aim - level) > np.maximum(_STEP, doubt)
         level[moves] = np.rint(aim[moves] / _GRAIN) * _GRAIN
@@ -185,6 +218,34 @@ class SpeedLearner:
         prompt = np.divide(square, work, out=np.full(len(work), np.nan), where=known)
         spread = np.sqrt(off + _PRIOR * prompt**2)
         return speed, np.divide(spread, work, out=np.full(len(work), np.nan), where=known)
+
+
+def _families(pools: Pools) -> Pools:
+    """The same with all pools that share cells as one, in which each cell stands once.
+
+    A cell has one speed in all its pools, so it must be relative to the same middle as its equals'.
+    """
+    if not len(pools.row) or np.bincount(pools.row).max() == 1:
+        return pools
+    family = np.arange(len(pools.models))
+    before = family[:0]
+    while not np.array_equal(before, family):
+        before = family.copy()
+        least = np.full(int(pools.row.max()) + 1, len(family))
+        np.minimum.at(least, pools.row, family[pools.pool])
+        np.minimum.at(family, pools.pool, least[pools.row])
+        family = family[family]
+    row, first = np.unique(pools.row, return_index=True)
+    return Pools(pools.models, pools.ids, family[pools.pool[first]], row)
+
+
+def _widest(pools: Pools, known: Flags) -> Floats:
+    """(n,): how far from the middle a speed is believed. The middle of two lies between them, and neither is
+    to have more of the other than it would have of many, whatever its agent says."""
+    count = np.bincount(pools.pool, weights=known[pools.row], minlength=len(pools.models))
+    widest = np.full(len(known), _WIDEST)
+    widest[pools.row[count[pools.pool] == 2]] /= 2
+    return widest
 
 
 def _named(window: str) -> list[str]:

@@ -152,6 +152,20 @@ def test_a_stretch_ends_where_nobody_waits_and_where_the_engine_is_new(
     assert throughput.read(0, 2.0, tokens + STRETCH_TOKENS, True) == (2.0 - at, STRETCH_TOKENS)
 
 
+def test_what_a_prompt_finds_is_not_computed_though_it_is_counted_before_the_prompt() -> None:
+    """Of each prompt nine tenths are found."""
+    throughput, size = Throughput(), STRETCH_TOKENS
+    done = found = seconds = tokens = 0
+    throughput.read(0, 0.5, 0, True)
+    for turn in range(1, 41):
+        found += size - size // 10
+        for at, prompt in ((turn, done), (turn + 0.5, done + size)):
+            stretch = throughput.read(0, at, prompt, True, found)
+            seconds, tokens = (a + b for a, b in zip((seconds, tokens), stretch or (0, 0), strict=True))
+        done += size
+    assert tokens / seconds == pytest.approx(size / 10, rel=0.15)
+
+
 def test_a_pool_that_does_not_stream_learns_from_its_engines_queues() -> None:
     picker = picker_of()
     line_up(picker, "ab")
