@@ -132,3 +132,18 @@ async def test_a_pool_that_is_late_as_a_whole_is_not_asked_everything_twice(tmp_
             cell.answers.set()
         assert {(await each).status for each in asked} == {200}
         assert requests < sent <= 1.5 * requests
+        ejected = await stack.envoy.counter("cluster.pool/m.outlier_detection.ejections_enforced_total")
+        assert ejected == 0  # to be late is no fault, and the others have enough to do
+
+
+async def test_all_that_wait_at_an_engine_that_dies_are_asked_again(tmp_path: Path) -> None:
+    """More at once than hedges and their retries may be. Answers that are not streamed have not begun."""
+    other, dying = Cell("other"), LateCell("dying")
+    requests = 80
+    pools = {"m": {other: 1, dying: 3}}
+    async with running_cells(other, dying), running_stack(tmp_path, pools, SETTINGS) as stack:
+        asked = [asyncio.create_task(stack.ask()) for _ in range(requests)]
+        await until(lambda: other.requests + dying.requests >= requests)
+        assert dying.requests > requests / 2
+        await dying.stop()
+        assert {(await each).status for each in asked} == {200}

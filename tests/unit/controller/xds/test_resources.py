@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from envoy.config.cluster.v3 import cluster_pb2
+from envoy.config.core.v3 import base_pb2
 from envoy.config.route.v3 import route_pb2
 from envoy.extensions.filters.http.json_to_metadata.v3 import json_to_metadata_pb2
 from envoy.extensions.filters.network.http_connection_manager.v3 import http_connection_manager_pb2
@@ -50,18 +51,21 @@ def test_a_cluster_balances_by_weight_without_delay_or_panic() -> None:
 
 
 def test_a_cluster_never_runs_into_a_circuit_breaker() -> None:
-    (threshold,) = cluster().circuit_breakers.thresholds
-    for name in ("max_connections", "max_pending_requests", "max_requests"):
-        assert getattr(threshold, name).value >= 1_000_000, name
+    for threshold in cluster().circuit_breakers.thresholds:
+        for name in ("max_connections", "max_pending_requests", "max_requests"):
+            assert getattr(threshold, name).value >= 1_000_000, name
 
 
-def test_retries_are_bounded_by_the_requests_under_way() -> None:
-    (threshold,) = cluster().circuit_breakers.thresholds
-    assert threshold.retry_budget.budget_percent.value == 20
-    assert threshold.retry_budget.min_retry_concurrency.value == 10
-    (plain,) = cluster("rr").circuit_breakers.thresholds
-    assert not plain.HasField("retry_budget")
-    assert plain.max_retries.value >= 1_000_000
+def test_retries_are_bounded_by_the_requests_under_way_where_late_streams_are_hedged() -> None:
+    hedged, other = cluster().circuit_breakers.thresholds
+    assert (hedged.priority, other.priority) == (base_pb2.DEFAULT, base_pb2.HIGH)
+    assert hedged.retry_budget.budget_percent.value == 20
+    assert hedged.retry_budget.min_retry_concurrency.value == 10
+    for each in (other, *cluster("rr").circuit_breakers.thresholds):
+        assert not each.HasField("retry_budget")
+        assert each.max_retries.value >= 1_000_000
+    (unhedged,) = cluster(hedge_after_s=0.0).circuit_breakers.thresholds
+    assert unhedged.max_retries.value >= 1_000_000
 
 
 def test_a_cluster_ends_idle_connections_before_the_engine_does() -> None:
@@ -89,6 +93,9 @@ def test_outlier_detection_looks_at_gateway_and_local_errors_only() -> None:
     assert outlier.split_external_local_origin_errors
     assert outlier.enforcing_consecutive_gateway_failure.value == 100
     assert outlier.enforcing_consecutive_local_origin_failure.value == 100
+    # A stream that begins late counts as one where it is hedged.
+    assert outlier.consecutive_local_origin_failure.value == 50
+    assert cluster(hedge_after_s=0.0).outlier_detection.consecutive_local_origin_failure.value == 5
     for name in ("consecutive_5xx", "success_rate", "local_origin_success_rate"):
         assert outlier.HasField(f"enforcing_{name}"), name
         assert getattr(outlier, f"enforcing_{name}").value == 0, name

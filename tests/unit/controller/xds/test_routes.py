@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from envoy.config.core.v3 import base_pb2
 from envoy.config.route.v3 import route_pb2
 from envoy.extensions.filters.http.transform.v3 import transform_pb2
 from hypothesis import given
@@ -132,7 +133,10 @@ def test_of_the_same_requests_those_for_a_stream_are_hedged() -> None:
         # How late an answer begins that is not streamed says nothing of the engine.
         assert not plain.route.HasField("hedge_policy")
         assert not plain.route.retry_policy.HasField("per_try_timeout")
+        # Its retries are not of those that the hedges' bound counts.
+        assert (streamed.route.priority, plain.route.priority) == (base_pb2.DEFAULT, base_pb2.HIGH)
     assert not found["header/m"].route.HasField("hedge_policy")
+    assert found["header/m"].route.priority == base_pb2.HIGH
 
 
 @pytest.mark.parametrize(

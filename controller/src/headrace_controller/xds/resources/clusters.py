@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, Literal
 
 from envoy.config.cluster.v3 import circuit_breaker_pb2, cluster_pb2, outlier_detection_pb2
-from envoy.config.core.v3 import health_check_pb2, protocol_pb2
+from envoy.config.core.v3 import base_pb2, health_check_pb2, protocol_pb2
 from envoy.extensions.load_balancing_policies.least_request.v3 import least_request_pb2
 from envoy.extensions.load_balancing_policies.round_robin.v3 import round_robin_pb2
 from envoy.extensions.upstreams.http.v3 import http_protocol_options_pb2
@@ -25,9 +25,15 @@ Baseline = Literal["rr", "lr"]
 # there to queue.
 UNLIMITED = 1_000_000
 # Retries and hedges that wait for an answer to begin, against all requests under way: a pool that is late
-# as a whole is not asked everything twice.
+# as a whole is not asked everything twice. What is not hedged goes at high priority, where each request's own
+# number of retries is the only bound: all that waited at a site ask again at once when it dies.
 RETRY_PERCENT = 20.0
 RETRIES_AT_LEAST = 10
+
+# Envoy counts a stream that begins late as a local failure, until the host is sent another request: a few of
+# them are no sign of a dead one, many failures without any connection are.
+LOCAL_FAILURES = 5
+LOCAL_FAILURES_HEDGED = 50
 
 # An Envoy without a pool's endpoints should get on with the other pools.
 EDS_FETCH_TIMEOUT_S = 5.0
@@ -62,7 +68,7 @@ def build_cluster(
         connect_timeout=seconds(settings.connect_timeout_s),
         load_balancing_policy=obeying(_balancing(None)) if picks else _balancing(baseline),
         common_lb_config=_common_balancing(),
-        circuit_breakers=_circuit_breakers(baseline),
+        circuit_breakers=_circuit_breakers(hedges(settings, baseline)),
     )
     protocol = "envoy.extensions.upstreams.http.v3.HttpProtocolOptions"
     cluster.typed_extension_protocol_options[protocol].CopyFrom(packed(_protocol(settings)))
@@ -71,9 +77,14 @@ def build_cluster(
         # Otherwise a removed endpoint that still passes its checks keeps taking traffic.
         cluster.ignore_health_on_host_removal = True
     if baseline is None:
-        cluster.outlier_detection.CopyFrom(_outlier_detection())
+        cluster.outlier_detection.CopyFrom(_outlier_detection(hedges(settings, baseline)))
     set_transport(cluster, upstream.tls, shape.tls)
     return cluster
+
+
+def hedges(settings: EnvoySettings, baseline: Baseline | None) -> bool:
+    """Whether streams that begin late are asked of another endpoint as well."""
+    return bool(settings.hedge_after_s and settings.retries) and baseline is None
 
 
 def _balancing(baseline: Baseline | None) -> Any:
@@ -96,18 +107,23 @@ def _common_balancing() -> Any:
     )
 
 
-def _circuit_breakers(baseline: Baseline | None) -> Any:
-    threshold = circuit_breaker_pb2.CircuitBreakers.Thresholds(
-        max_connections=u32(UNLIMITED),
-        max_pending_requests=u32(UNLIMITED),
-        max_requests=u32(UNLIMITED),
+def _circuit_breakers(hedged: bool) -> Any:
+    usual, high = (
+        circuit_breaker_pb2.CircuitBreakers.Thresholds(
+            priority=priority,
+            max_connections=u32(UNLIMITED),
+            max_pending_requests=u32(UNLIMITED),
+            max_requests=u32(UNLIMITED),
+            max_retries=u32(UNLIMITED),
+        )
+        for priority in (base_pb2.DEFAULT, base_pb2.HIGH)
     )
-    if baseline is None:
-        threshold.retry_budget.budget_percent.value = RETRY_PERCENT
-        threshold.retry_budget.min_retry_concurrency.CopyFrom(u32(RETRIES_AT_LEAST))
-    else:
-        threshold.max_retries.CopyFrom(u32(UNLIMITED))
-    return circuit_breaker_pb2.CircuitBreakers(thresholds=[threshold])
+    if not hedged:
+        return circuit_breaker_pb2.CircuitBreakers(thresholds=[usual])
+    usual.ClearField("max_retries")
+    usual.retry_budget.budget_percent.value = RETRY_PERCENT
+    usual.retry_budget.min_retry_concurrency.CopyFrom(u32(RETRIES_AT_LEAST))
+    return circuit_breaker_pb2.CircuitBreakers(thresholds=[usual, high])
 
 
 def _protocol(settings: EnvoySettings) -> Any:
@@ -143,14 +159,14 @@ def _health_check(settings: EnvoySettings, path: str, api_key: str) -> Any:
     return check
 
 
-def _outlier_detection() -> Any:
+def _outlier_detection(hedged: bool) -> Any:
     return outlier_detection_pb2.OutlierDetection(
         interval=seconds(1),
         base_ejection_time=seconds(5),
         max_ejection_time=seconds(30),
         max_ejection_percent=u32(MAX_EJECTION_PERCENT),
         split_external_local_origin_errors=True,
-        consecutive_local_origin_failure=u32(5),
+        consecutive_local_origin_failure=u32(LOCAL_FAILURES_HEDGED if hedged else LOCAL_FAILURES),
         enforcing_consecutive_local_origin_failure=u32(100),
         consecutive_gateway_failure=u32(5),
         enforcing_consecutive_gateway_failure=u32(100),

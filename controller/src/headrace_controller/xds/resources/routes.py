@@ -20,7 +20,7 @@ from headrace_controller.projection.plan import PLAIN, PoolShape
 from headrace_controller.settings import EnvoySettings
 from headrace_controller.xds.names import METADATA_NAMESPACE, ROUTES, STREAMS_KEY, class_name, cluster_name
 from headrace_controller.xds.resources import replies
-from headrace_controller.xds.resources.clusters import Baseline
+from headrace_controller.xds.resources.clusters import Baseline, hedges
 from headrace_controller.xds.resources.wire import bearer, field_of, literal, packed, seconds, set_header, u32
 from headrace_controller.xds.upstreams import PLAIN_UPSTREAM, Upstream
 
@@ -154,13 +154,14 @@ class RouteBuilder:
         that is not streamed begins when it is complete: how late it is says nothing.
         """
         route = self._route(route_name, match, cluster, name, model)
-        if self._settings.hedge_after_s and self._baseline is None and self._settings.retries:
+        if hedges(self._settings, self._baseline):
             streamed = route_components_pb2.Route()
             streamed.CopyFrom(route)
             streamed.name = f"stream/{route_name}"
             streamed.match.dynamic_metadata.append(
                 _metadata(STREAMS_KEY, value_pb2.ValueMatcher(bool_match=True))
             )
+            streamed.route.ClearField("priority")
             # The first attempt is not ended by this time-out; it may still be the one that answers.
             streamed.route.hedge_policy.hedge_on_per_try_timeout = True
             streamed.route.retry_policy.per_try_timeout.CopyFrom(seconds(self._settings.hedge_after_s))
@@ -181,6 +182,8 @@ class RouteBuilder:
             timeout=seconds(0),
             idle_timeout=seconds(self._settings.stream_idle_timeout_s),
         )
+        if hedges(self._settings, self._baseline):
+            action.priority = base_pb2.HIGH  # whose retries hedges leave alone
         tries_again = self._baseline is None or self._settings.baseline_retries
         if tries_again and self._settings.retries:
             action.retry_policy.CopyFrom(_retry_policy(self._settings))
