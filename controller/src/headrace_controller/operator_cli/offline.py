@@ -29,6 +29,7 @@ class Scorer(StrEnum):
 class ProjectionName(StrEnum):
     """The projections."""
 
+    SPEED = "speed"
     HEADROOM = "headroom"
     EQUALISE = "equalise"
 
