@@ -181,6 +181,7 @@ class Keeper:
             weights=loop.weights_by_model(cell_id),
             scores=_finite(loop.fleet.gateways, known.base),
             speed=known.speed,
+            reach=_finite(loop.fleet.gateways, known.reach),
             unloaded_ttft_s=known.unloaded_ttft_s if known.unloaded_ttft_s > 0 else None,
             errors=KeptErrors.model_construct(
                 failed=known.errors.failed,

@@ -56,7 +56,8 @@ class KeptCell(Settings):
 
     `weights[model][gateway]` are the weights last published; empty where the cell had none.
     `unloaded_ttft_s` is the least P95 TTFT that it has shown, `speed` a SpeedRecord of what it can do.
-    `scores[gateway]` are its settled weighted means, `rtt_ms[gateway]` the last round trips known.
+    `scores[gateway]` are its settled weighted means, `reach[gateway]` the logarithms of its reaches in force,
+    `rtt_ms[gateway]` the last round trips known.
     """
 
     id: str
@@ -73,6 +74,7 @@ class KeptCell(Settings):
     scores: dict[str, float] = Field(default_factory=dict)
     unloaded_ttft_s: float | None = Field(None, gt=0)
     speed: tuple[float, float, float, float, float] | None = None
+    reach: dict[str, float] = Field(default_factory=dict)
     errors: KeptErrors | None = None
     rtt_ms: dict[str, float] = Field(default_factory=dict)
     drain: KeptDrain | None = None

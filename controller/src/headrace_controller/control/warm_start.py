@@ -95,4 +95,5 @@ def _record(cell: KeptCell, gateways: tuple[str, ...]) -> ScoreRecord:
     unloaded_s = math.nan if cell.unloaded_ttft_s is None else cell.unloaded_ttft_s
     scores = tuple(cell.scores.get(gateway, math.nan) for gateway in gateways)
     speed = SpeedRecord() if cell.speed is None else SpeedRecord(*cell.speed)
-    return ScoreRecord(scores, errors, unloaded_s, speed)
+    reach = tuple(cell.reach.get(gateway, math.nan) for gateway in gateways)
+    return ScoreRecord(scores, errors, unloaded_s, speed, reach)

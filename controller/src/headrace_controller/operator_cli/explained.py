@@ -121,13 +121,20 @@ def _capacity(term: dict[str, Any]) -> str:
     return f"speed {_six(term['speed'])}{known} x ({relief} x health {_six(term['health'])})"
 
 
+def _reach(term: dict[str, Any]) -> str:
+    """What the path leaves, where it takes anything."""
+    if term["reach"] in (None, 1.0):
+        return ""
+    return f" x reach {_six(term['reach'])} (its path costs {figure(term['excess_ms'], '{:.1f}')} ms more)"
+
+
 def _origin(term: dict[str, Any]) -> str:
     room, best, power = _six(term["room"]), _six(term["best"]), f"^ {term['sharpness']:g}"
     whole = f"max(1, round({term['max_weight']} x room {room} / best {best})); room = "
     if term["speed"] is not None:
-        return f"{whole}{_capacity(term)} {power} x ramp {term['ramp']:g}"
+        return f"{whole}{_capacity(term)} {power} x ramp {term['ramp']:g}{_reach(term)}"
     if term["log_weight"] is None:
-        return f"{whole}headroom {_six(term['headroom'])} {power} x ramp {term['ramp']:g}"
+        return f"{whole}headroom {_six(term['headroom'])} {power} x ramp {term['ramp']:g}{_reach(term)}"
     return (
         f"{whole}exp(log-weight {term['log_weight']:.6f}) x ramp {term['ramp']:g} x health "
         f"{_six(term['health'])} {power}; last step {figure(term['step'], '{:+.6f}')}: measured "

@@ -17,6 +17,7 @@ from headrace_controller.pressure.early import EarlyWarning
 from headrace_controller.pressure.errors import GATEWAY_TRUST_S, ErrorEstimator, ErrorRecord, excess
 from headrace_controller.pressure.pressures import Pressures, Smoothing, Times
 from headrace_controller.pressure.ranges import CELLS, ERROR, Flags, Floats, resolve_ranges, scale
+from headrace_controller.pressure.reach import Reach, Reacher, Seen
 from headrace_controller.pressure.score import SCORERS, count_present, fill, saturate, score
 from headrace_controller.pressure.settle import Settler
 from headrace_controller.pressure.speed import COMPUTE, UNKNOWN, SpeedLearner, SpeedRecord
@@ -40,13 +41,15 @@ class ScoreRecord:
 
     `base` is the settled weighted mean as seen from each gateway, NaN = none yet;
     `unloaded_ttft_s` is the least P95 TTFT that it has shown, NaN = none yet; `speed` is what was learned
-    of what it can do.
+    of what it can do; `reach` are the logarithms of its reaches in force, by gateway, NaN = none yet,
+    () = not said.
     """
 
     base: tuple[float, ...]
     errors: ErrorRecord
     unloaded_ttft_s: float = math.nan
     speed: SpeedRecord = UNKNOWN
+    reach: tuple[float, ...] = ()
 
 
 class _Errors(NamedTuple):
@@ -84,6 +87,8 @@ class PressureModel:
         self._ttft = TtftRanges(settings, ttft_slos, low, high)
         self.early = EarlyWarning(settings.early_warning, settings.stale_after_s)
         self._speed = SpeedLearner()
+        # The scorer that does not look at the network leaves it out here too.
+        self._reach = Reacher(gateways) if self._weight[CELLS:].any() else None
         self._base = RowMemory({"base": np.nan, "mean": np.nan, "good_at": NEVER}, width=gateways)
         self._settler = Settler(gateways, settings.smoothing_s, settings.settle_s)
         self._last_tick = NEVER
@@ -105,6 +110,7 @@ class PressureModel:
         scored_cell, scored_path = self._fill(cell, path, errors.scaled, pools, ready)
         mean = score(scored_cell, scored_path, self._weight)
         smoothing = self._smooth(fleet, mean, quorum, ready, now, frozen)
+        reach = self._find_reach(fleet, raw_cell, raw_path, lost, ttft_high, frozen, ~engine_fresh, now)
         early, alerts = self.early.tick(fleet, now)
         added = early.added if early is not None and early.added.any() else None
         return Pressures(
@@ -119,6 +125,7 @@ class PressureModel:
             base=smoothing.base,
             smoothing=smoothing,
             speeds=self._speed.tick(fleet, raw_cell[:, COMPUTE], ready, now),
+            reach=reach,
             early=early,
             alerts=alerts,
             generation=fleet.generation[:n].copy(),
@@ -166,12 +173,38 @@ class PressureModel:
             return scored, path
         return scored, np.stack([fill(each, self._weight[CELLS:], pools, ready) for each in path])
 
+    def _find_reach(
+        self,
+        fleet: Fleet,
+        raw_cell: Floats,
+        raw_path: Floats,
+        lost: Flags,
+        ttft_high: Floats | None,
+        frozen: Flags,
+        unread: Flags,
+        now: float,
+    ) -> Reach | None:
+        """What paths leave of each cell; None where it is all of everyone."""
+        # Without a TTFT that the pool has learned or was told, nothing says whether a path matters.
+        if self._reach is None or ttft_high is None:
+            return None
+        if not self._reach.due(fleet, now):
+            return self._reach.found
+        n = fleet.size
+        loss = np.where(np.isnan(raw_path[:, :, 0]), np.nan, fleet.loss[:n].T)
+        least = self._ttft.least(fleet)
+        ttft, compute = raw_cell[:, TTFT], raw_cell[:, COMPUTE]
+        seen = Seen(raw_path, loss, lost, ttft, least, compute, ttft_high, frozen, unread)
+        return self._reach.look(fleet, seen, fleet.state[:n] == CellState.READY, now)
+
     def record(self, fleet: Fleet, row: int) -> ScoreRecord:
         """What is known of one row, as of the last tick."""
         self._base.follow(fleet)
         base = self._settler.record(fleet, row)
         errors, unloaded_s = self._errors.record(fleet, row), self._ttft.record(fleet, row)
-        return ScoreRecord(base, errors, unloaded_s, self._speed.record(fleet, row))
+        none = (math.nan,) * self._gateways
+        reach = none if self._reach is None else self._reach.record(fleet, row)
+        return ScoreRecord(base, errors, unloaded_s, self._speed.record(fleet, row), reach)
 
     def restore(self, fleet: Fleet, row: int, record: ScoreRecord, now: float) -> None:
         """Go on from a record of the row's cell; its scores are held from `now` on."""
@@ -180,6 +213,8 @@ class PressureModel:
         self._base["good_at"][row] = now
         self._settler.restore(fleet, row, record.base)
         self._speed.restore(fleet, row, record.speed)
+        if self._reach is not None:
+            self._reach.restore(fleet, row, record.reach)
         self._errors.restore(fleet, row, record.errors)
         self._ttft.restore(fleet, row, record.unloaded_ttft_s)
         # The time from here to the first tick is all that its figures are worth beside the record.

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from headrace_controller.inventory import Pools
 from headrace_controller.pressure.early import Alert, Warnings
 from headrace_controller.pressure.ranges import Ranges
+from headrace_controller.pressure.reach import Reach
 from headrace_controller.pressure.settle import Settled
 from headrace_controller.pressure.speed import Speeds
 from headrace_controller.pressure.unloaded import TTFT
@@ -95,7 +96,8 @@ class Pressures:
     `errors_by_gateways` (n,): whose are judged by what gateways saw, None = nobody's.
     `base` (G, n): the settled weighted mean, before the error excess takes its part of what is left of
     1, and `early` warnings are added; `smoothing` says how it came about. `speeds` is
-    what cells can do, as learned. `alerts` began or ended.
+    what cells can do, as learned, and `reach` what paths leave of them, None = all of everyone.
+    `alerts` began or ended.
     `normalised_…` is what was measured, NaN = absent; `scored_…` is the same with the gaps filled
     as far as they can be. `ttft_high` (n,) where it is not the range's. `generation` (n,) tells
     whether a row is still the same cell's.
@@ -112,6 +114,7 @@ class Pressures:
     base: Floats
     smoothing: Smoothing
     speeds: Speeds
+    reach: Reach | None
     early: Warnings | None
     alerts: tuple[Alert, ...]
     generation: Ints

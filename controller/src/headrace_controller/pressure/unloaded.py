@@ -61,6 +61,12 @@ class TtftRanges:
             self._found, self._of = self._highs(fleet, of[0]), of
         return self._found
 
+    def least(self, fleet: Fleet) -> Floats:
+        """(n,): the unloaded TTFTs, s; NaN = not known."""
+        self._least.follow(fleet)
+        least: Floats = self._least["ttft"]
+        return least
+
     def record(self, fleet: Fleet, row: int) -> float:
         """A row's unloaded TTFT, s; NaN = not known."""
         self._least.follow(fleet)

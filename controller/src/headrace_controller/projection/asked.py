@@ -20,7 +20,7 @@ class Asked(NamedTuple):
     `held` (m,) or (G, m) keep what they have whatever comes of it. `health` (m,) in [0, 1] is what
     failed requests and early warnings leave, where it is not in the pressure. `speed` (m,) is what
     each can do in proportion to its pool, and `blind` (m,) are those of which nothing tells it, None =
-    nobody.
+    nobody. `reach` (G, m) is what its path leaves of each, None = all of everyone.
     """
 
     keys: Ints
@@ -33,3 +33,4 @@ class Asked(NamedTuple):
     health: Floats | float = 1.0
     speed: Floats | float = 1.0
     blind: Flags | None = None
+    reach: Floats | None = None

@@ -86,14 +86,16 @@ class WeightTerm:
     limited (to `least` … `most` in one push), waiting (for the push interval), deadband, unchanged,
     held, override, shadow or frozen; or why there is no weight: a state, pinned away, cordoned.
 
-    `headroom` is 1 - pressure, `room` that to the power of `sharpness`, times the `ramp`, and `best` the
-    greatest room of the pool: target = max(1, round(max_weight x room / best)). Under `equalise` room =
-    exp(log_weight) x ramp x health^sharpness, health being what failed requests and early warnings leave,
-    and `step` was the last change of the log-weight, by how far the `measured` load, which is not
-    settled, is from its pool's, the `aim`. Under `speed` room = speed x (relief x health)^sharpness x ramp;
-    relief is 1, or where the `measured` load is more than `spread` above the `usual` one of the pool
-    (1 - measured) / (1 - usual - spread), or for a cell that is `blind`, nothing telling of its speed,
-    (1 - measured) / (1 - usual). Where it makes no difference what is usual, it is not worked out.
+    `headroom` is 1 - pressure, `room` that to the power of `sharpness`, times the `ramp` and the `reach`, and
+    `best` the greatest room of the pool: target = max(1, round(max_weight x room / best)). The reach is what
+    the path from the gateway leaves of the cell, which costs `excess_ms` more than the nearest of the pool's.
+    Under `equalise`, which knows no reach, room = exp(log_weight) x ramp x health^sharpness, health being
+    what failed requests and early warnings leave, and `step` was the last change of the log-weight, by how
+    far the `measured` load, which is not settled, is from its pool's, the `aim`. Under `speed` room = speed x
+    (relief x health)^sharpness x ramp x reach; relief is 1, or where the `measured` load is more than
+    `spread` above the `usual` one of the pool (1 - measured) / (1 - usual - spread), or for a cell that is
+    `blind`, nothing telling of its speed, (1 - measured) / (1 - usual). Where it makes no difference what is
+    usual, it is not worked out.
     `would_be` is what shadow mode holds back.
     """
 
@@ -116,6 +118,8 @@ class WeightTerm:
     spread: float | None = None
     relief: float | None = None
     blind: bool | None = None
+    reach: float | None = None
+    excess_ms: float | None = None
     max_weight: int | None = None
     target: int | None = None
     override: int | None = None
@@ -274,7 +278,8 @@ def _origin(
     """What the target came of, by projection."""
     at, feedback = (gateway, member), projected.feedback
     if isinstance(feedback, Capacity):
-        return _capacity(pressures, feedback, settings, at, int(projected.row[member]))
+        row = int(projected.row[member])
+        return _capacity(pressures, feedback, settings, at, row) | _reach(pressures, gateway, row)
     if feedback is not None:
         room, best = feedback.room, np.broadcast_to(feedback.best, feedback.room.shape)
         return {
@@ -290,9 +295,20 @@ def _origin(
     own = np.flatnonzero(projected.pool == projected.pool[member])
     pressure = pressures.pressure[gateway : gateway + 1, projected.row[own]]
     room = rooms(pressure, projected.ramp[own], settings.sharpness)
+    if pressures.reach is not None:
+        room = room * pressures.reach.factor[gateway : gateway + 1, projected.row[own]]
     best = best_of(room, projected.pool[own], 1)
     mine = room[0, int(np.flatnonzero(own == member)[0])]
-    return {"sharpness": settings.sharpness, "room": float(mine), "best": float(best[0, 0])}
+    told = _reach(pressures, gateway, int(projected.row[member]))
+    return told | {"sharpness": settings.sharpness, "room": float(mine), "best": float(best[0, 0])}
+
+
+def _reach(pressures: Pressures, gateway: int, row: int) -> dict[str, Any]:
+    reach = pressures.reach
+    if reach is None:
+        return {"reach": 1.0}
+    excess_ms = _known(reach.excess_ms[gateway, row])
+    return {"reach": float(reach.factor[gateway, row]), "excess_ms": excess_ms}
 
 
 def _capacity(

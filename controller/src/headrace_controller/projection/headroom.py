@@ -21,17 +21,27 @@ SOME_RAMP: Final = np.array(LEAST_RAMP)
 ONE: Final = np.array(1.0)
 
 
-def headroom(pressure: Floats, ramp: Floats, pool: Ints, pools: int, settings: ProjectionSettings) -> Ints:
+def headroom(
+    pressure: Floats,
+    ramp: Floats,
+    pool: Ints,
+    pools: int,
+    settings: ProjectionSettings,
+    reach: Floats | None = None,
+) -> Ints:
     """Weights 1 … `max_weight` for m members of pools: headroom relative to the pool's best.
 
     `pressure` (G, m) in [0, 1]; `ramp` (m,) in [0, 1], 1 = fully ramped; `pool` (m,) is each
-    member's pool. Headroom is 1 - pressure, sharpened and scaled by the ramp; the best of each
+    member's pool; `reach` (G, m) is what paths leave, None = all of everyone. Headroom is 1 - pressure,
+    sharpened and scaled by the ramp and the reach; the best of each
     pool gets `max_weight`, so a pool that ramps as a whole keeps its shares. A cell's weight never
     rises with its pressure, and the order of members does not matter.
     """
     if not len(pool):
         return np.zeros(pressure.shape, dtype=np.int64)
     room = rooms(pressure, ramp, settings.sharpness)
+    if reach is not None:
+        room *= reach
     room *= settings.max_weight / best_of(room, pool, pools)
     weights: Ints = np.maximum(np.rint(room), ONE).astype(np.int64)
     return weights

@@ -57,7 +57,7 @@ class HeadroomProjection:
 
     def project(self, asked: Asked) -> Ints:
         """See `headroom`."""
-        return headroom(asked.pressure, asked.ramp, asked.pool, asked.pools, self._settings)
+        return headroom(asked.pressure, asked.ramp, asked.pool, asked.pools, self._settings, asked.reach)
 
     def note(self, keys: Ints, weights: Ints) -> None:
         """Nothing depends on what was pushed."""

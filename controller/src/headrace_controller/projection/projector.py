@@ -164,13 +164,14 @@ class Projector:
 
     def _ask(self, lineup: Lineup, pressures: Pressures, ramp: Floats, held: Flags, now: float) -> Asked:
         row, pools = lineup.row, len(lineup.pools.models)
+        reach = None if pressures.reach is None else pressures.reach.factor.take(row, axis=1)
         if self._projection.asks == "pressure":
             pressure = pressures.pressure.take(row, axis=1)
-            return Asked(lineup.keys, pressure, ramp, lineup.pool, pools, held, now)
+            return Asked(lineup.keys, pressure, ramp, lineup.pool, pools, held, now, reach=reach)
         pressure = (pressures.load() if self._projection.asks == "live" else pressures.base).take(row, axis=1)
         health, speeds = pressures.health()[row], pressures.speeds
         speed, blind = speeds.relative[row], speeds.blind[row]
-        return Asked(lineup.keys, pressure, ramp, lineup.pool, pools, held, now, health, speed, blind)
+        return Asked(lineup.keys, pressure, ramp, lineup.pool, pools, held, now, health, speed, blind, reach)
 
     def _build(self, fleet: Fleet, lineup: Lineup, verdict: Verdict, still: bool) -> Plan:
         """The plan of a push; `still`: only who joins, and weights set by operators, move in classes."""

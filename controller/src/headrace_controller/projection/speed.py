@@ -16,7 +16,8 @@ class Capacity(NamedTuple):
 
     `load` is the pressure without errors and warnings, `usual` what is usual in the pool, `relief` what is
     left of the cell for it; room = `speed` x (relief x `health`) to the power of the sharpness, times the
-    ramp. Speed and health are (m,), or one number. `best` (G, m) or (G, 1) is the pool's greatest room.
+    ramp and the `reach`. Speed and health are (m,), or one number; no reach is 1 for everyone. `best`
+    (G, m) or (G, 1) is the pool's greatest room.
     """
 
     load: Floats
@@ -26,6 +27,7 @@ class Capacity(NamedTuple):
     health: Floats
     room: Floats
     best: Floats
+    reach: Floats | None = None
 
     @property
     def whole(self) -> Flags:
@@ -40,8 +42,8 @@ def capacity(asked: Asked, settings: ProjectionSettings) -> Capacity:
     Each is given in proportion to its speed, and less where its pressure is more than `spread` above
     what is usual in its pool: then something is wrong that its speed does not say. A cell that nothing
     tells the speed of has its headroom in that place. What failed requests and early warnings leave
-    counts at once and in full. A cell's part never rises with its pressure, and the order of members
-    does not matter.
+    counts at once and in full, and so does its reach. A cell's part never rises with its pressure, and the
+    order of members does not matter.
     """
     load = asked.pressure
     blind = 0 if asked.blind is None else int(np.count_nonzero(asked.blind))
@@ -55,7 +57,10 @@ def capacity(asked: Asked, settings: ProjectionSettings) -> Capacity:
             relief = np.where(asked.blind, left / np.maximum(1.0 - usual, SOME_HEADROOM), relief)
     health: Floats = np.maximum(asked.health, SOME_HEADROOM)
     room = asked.speed * (relief * health) ** settings.sharpness * np.maximum(asked.ramp, SOME_RAMP)
-    return Capacity(load, usual, relief, asked.speed, health, room, best_of(room, asked.pool, asked.pools))
+    if asked.reach is not None:
+        room = room * asked.reach
+    best = best_of(room, asked.pool, asked.pools)
+    return Capacity(load, usual, relief, asked.speed, health, room, best, asked.reach)
 
 
 def weights_of(found: Capacity, most: int) -> Ints:

@@ -54,6 +54,20 @@ def test_every_number_on_the_way_to_the_weight_is_there(projection: str) -> None
             assert f"{signal.contribution:.4f}" in text
 
 
+@pytest.mark.parametrize("projection", ["headroom", "speed"])
+def test_what_a_path_takes_is_said_and_only_then(projection: str) -> None:
+    region = loaded(f"projection: {{name: {projection}}}\n")
+    assert "x reach" not in said(region, "c1")
+    found = region.loop.explain("c1", "gw-1")
+    assert found is not None
+    (term,) = found.weights
+    assert term.reach == 1.0
+    told = json.loads(dump(found))
+    told["weights"][0] |= {"reach": 0.25, "excess_ms": 61.54}
+    text = "\n".join(lines(explanation(told), Terminal()))
+    assert "x reach 0.250000 (its path costs 61.5 ms more)" in text
+
+
 def test_a_weight_that_an_operator_set_is_said_to_be_so() -> None:
     region = loaded()
     region.operators.override("c1", 42, "", Actor("anna"))

@@ -11,6 +11,7 @@ import pytest
 from headrace_controller.inventory import Fleet
 from headrace_controller.lifecycle import CellState
 from headrace_controller.pressure import NEUTRAL, PressureModel, Pressures
+from headrace_controller.pressure.reach import LEAST
 from headrace_controller.settings import PressureSettings
 from headrace_pb.v1 import telemetry_pb2 as pb
 from headrace_shared.signals import INDEX, NAMES
@@ -177,6 +178,31 @@ def test_a_path_over_which_nothing_comes_back_is_the_worst_there_is_and_not_an_a
     rtt = shares[INDEX["rtt_ms"]]
     assert (rtt.raw, rtt.normalised, rtt.filled) == (None, 1.0, None)
     assert sum(share.contribution for share in shares) == pytest.approx(found.raw[0, b])
+
+
+def quick(scorer: str = "v3", ttft_s: float = 0.04) -> Pressures:
+    """Three cells of a quick pool, the last one far away."""
+    scored = Scored("a", "b", "c", scorer=scorer)
+    for cell, rtt_ms in zip("abc", (4.0, 4.0, 90.0), strict=True):
+        scored.signals[cell] = ENOUGH | {"ttft_p95_s": ttft_s, "compute_active": 0.02}
+        scored.fleet.apply(f"n-{cell}", path(rtt_ms), 0.0)
+    for _ in range(60):
+        for cell, rtt_ms in zip("abc", (4.0, 4.0, 90.0), strict=True):
+            scored.fleet.apply(f"n-{cell}", path(rtt_ms), scored.now)
+        found = scored.run(0.5)
+    return found
+
+
+def test_a_far_cell_of_a_quick_pool_is_hardly_within_reach() -> None:
+    found = quick().reach
+    assert found is not None
+    assert found.factor[0].tolist() == [1.0, 1.0, pytest.approx(LEAST)]
+    assert found.excess_ms[0, 2] == pytest.approx(86.0 + 1.5 * 8.6, rel=0.01)
+
+
+def test_without_the_network_signals_and_where_answers_take_long_all_are_within_reach() -> None:
+    assert quick("v2").reach is None
+    assert quick(ttft_s=0.4).reach is None
 
 
 def test_an_old_report_of_a_dead_path_is_absent() -> None:

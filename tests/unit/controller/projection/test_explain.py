@@ -21,6 +21,7 @@ from tests.unit.controller.inventory.builders import beat, facts, hello, telemet
 
 GATEWAYS = ("g", "h")
 CELLS = 7
+LOST, LOST_AT = (1, 3, 4), 1010.0
 SIGNALS = (
     "queue_depth",
     "ttft_p95_s",
@@ -87,6 +88,8 @@ class Wild:
             said.work.prompt_tokens, said.work.generated_tokens = self.work[cell], 0
         said.hardware.clock_event_reasons = 0x40 if number == 1 else 0
         paths = [pb.PathBeat(gateway=g, rtt_ms=self.luck.uniform(0, 100), jitter_ms=1.0) for g in GATEWAYS]
+        if number in LOST and self.now > LOST_AT:
+            paths[0] = pb.PathBeat(gateway=GATEWAYS[0], loss=1.0, age_ms=0)
         self.fleet.apply(f"n-{cell}", telemetry(said, paths=paths), self.now)
 
     def explain(self, cell: str, gateway: str) -> CellExplanation:
@@ -166,10 +169,13 @@ def account_for_the_weight(found: CellExplanation, term: WeightTerm) -> None:
         assert close(term.health, max((1.0 - found.error.normalised) * (1.0 - found.early_added), 1e-6))
         assert term.relief == _relief(term, found)
         power = (term.relief * term.health) ** term.sharpness
-        room = term.speed * power * max(term.ramp, 1e-3)
+        assert term.reach is not None
+        room = term.speed * power * max(term.ramp, 1e-3) * term.reach
     elif term.log_weight is None:
         assert term.headroom == max(1.0 - found.pressure, 1e-6)
         room = term.headroom**term.sharpness * (max(term.ramp, 1e-3) if term.ramp < 1 else 1.0)
+        assert term.reach is not None
+        room *= term.reach
     else:
         assert term.health is not None
         assert close(term.health, (1.0 - found.error.normalised) * (1.0 - found.early_added))
@@ -210,7 +216,7 @@ def _decided(term: WeightTerm) -> int | None:
 @pytest.mark.parametrize("projection", ["speed", "headroom", "equalise"])
 @pytest.mark.parametrize("seed", range(3))
 def test_the_weight_of_a_wild_fleet_is_accounted_for(seed: int, projection: str) -> None:
-    wild, decisions = Wild(seed, projection), set()
+    wild, decisions, reaches = Wild(seed, projection), set(), set()
     for number in range(100):
         if number == 50:
             wild.intents = Intents(
@@ -226,8 +232,10 @@ def test_the_weight_of_a_wild_fleet_is_accounted_for(seed: int, projection: str)
                 for term in found.weights:
                     account_for_the_weight(found, term)
                     decisions.add(term.decision)
+                    reaches.add(term.reach)
     assert decisions >= {"moved", "limited", "deadband", "joined", "waiting", "held", "override", "shadow"}
     assert decisions >= {"FAILED", "pinned away", "cordoned"}
+    assert projection == "equalise" or reaches - {None, 1.0}
 
 
 def test_an_explanation_is_plain_data() -> None:

@@ -24,6 +24,7 @@ def weights(
     blind: Any = False,
     pool: Any = None,
     ramp: Any = 1.0,
+    reach: Any = None,
 ) -> list[int]:
     load = np.atleast_2d(np.asarray(load, dtype=float))
     m = load.shape[1]
@@ -39,6 +40,7 @@ def weights(
         health=np.broadcast_to(np.asarray(health, dtype=float), (m,)),
         speed=np.broadcast_to(np.asarray(speed, dtype=float), (m,)),
         blind=np.broadcast_to(np.asarray(blind), (m,)),
+        reach=None if reach is None else np.atleast_2d(np.asarray(reach, dtype=float)),
     )
     found: list[int] = SpeedProjection(SETTINGS).project(asked)[0].tolist()
     return found
@@ -84,6 +86,12 @@ def test_pools_are_judged_apart() -> None:
 
 def test_a_ramp_takes_its_part() -> None:
     assert weights([0.2] * 3, ramp=[1.0, 0.5, 0.0]) == [100, 50, 1]
+
+
+def test_a_path_takes_its_part_whatever_the_sharpness() -> None:
+    assert weights([0.2] * 4, speed=[1.0, 0.5, 1.0, 1.0], reach=[1.0, 0.5, 0.02, 0.5]) == [100, 25, 2, 50]
+    assert weights([0.2] * 2, reach=[0.02, 0.02]) == [100, 100]
+    assert weights([0.2] * 2, reach=[1.0, 1.0]) == weights([0.2] * 2)
 
 
 @given(

@@ -56,6 +56,7 @@ def score_of(record: ScoreRecord) -> dict[str, Any]:
         "errors": [errors.failed, errors.total, errors.seen, _plain(errors.plain), errors.counted],
         "unloaded_ttft_s": _plain(record.unloaded_ttft_s),
         "speed": list(record.speed),
+        "reach": [_plain(value) for value in record.reach],
     }
 
 
@@ -66,8 +67,9 @@ def read_score(told: Mapping[str, Any]) -> ScoreRecord:
         tuple(_number(value, math.nan) for value in told["base"]),
         ErrorRecord(failed, total, seen, _number(plain, math.nan), counted),
         _number(told["unloaded_ttft_s"], math.nan),
-        # Older recordings do not tell it.
+        # Older recordings do not tell these.
         SpeedRecord(*told.get("speed", ())),
+        tuple(_number(value, math.nan) for value in told.get("reach", ())),
     )
 
 

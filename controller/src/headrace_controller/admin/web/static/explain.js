@@ -124,15 +124,21 @@ function* weightSteps(term) {
   yield [
     "Room",
     term.speed !== null
-      ? `speed ${six(term.speed)} × (relief ${six(term.relief)} × health ${six(term.health)}) ${power} × ramp ${term.ramp}; load ${six(term.measured)}, usual ${six(term.usual)}`
+      ? `speed ${six(term.speed)} × (relief ${six(term.relief)} × health ${six(term.health)}) ${power} × ramp ${term.ramp}${reach(term)}; load ${six(term.measured)}, usual ${six(term.usual)}`
       : term.log_weight === null
-      ? `headroom ${six(term.headroom)} ${power} × ramp ${term.ramp}`
+      ? `headroom ${six(term.headroom)} ${power} × ramp ${term.ramp}${reach(term)}`
       : `exp(log-weight ${six(term.log_weight)}) × ramp ${term.ramp} × health ${six(term.health)} ${power}; last step ${six(term.step)}: measured ${six(term.measured)}, aim ${six(term.aim)}`,
     six(term.room),
   ];
   yield ["Target", `max(1, round(${term.max_weight} × room ${six(term.room)} / best ${six(term.best)}))`, `${term.target}`];
   yield [`Weight in ${term.model}`, decision(term), `${term.weight}`, true];
   if (term.would_be !== null) yield ["Without shadow", "it would be", `${term.would_be}`];
+}
+
+// What the path leaves, where it takes anything.
+function reach(term) {
+  if (term.reach === null || term.reach === 1) return "";
+  return ` × reach ${six(term.reach)} (its path costs ${format.fixed(term.excess_ms, 1)} ms more)`;
 }
 
 function decision(term) {
