@@ -204,7 +204,7 @@ async def test_a_client_that_leaves_leaves_nothing_pending(tmp_path: Path) -> No
     a.delay_s = 1.0
     async with running_cells(a), running_stack(tmp_path, {a: 1}) as stack:
         task = asyncio.create_task(stack.ask(stream=True), name="leaves")
-        await until(lambda: stack.picker.book.table[0, cost.PENDING] > 0)
+        await until(lambda: stack.picker.book.table[0, cost.PENDING] > 0 and a.requests == 1)
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
         await until(lambda: stack.picker.book.open_requests == 0)

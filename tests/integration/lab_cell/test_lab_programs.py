@@ -15,6 +15,7 @@ import aiohttp
 import pytest
 
 from headrace_lab.cell.listening import address_of, bind
+from headrace_lab.stack.ports import free_ports
 
 CELL = ("headrace_lab.cell", "--max-model-len", "1024", "--decode-ms", "20")
 EXPORTER = ("headrace_lab.gpu", "--gpu", "GPU-1=http://127.0.0.1:9")
@@ -75,7 +76,9 @@ async def test_sigterm_ends_a_cell_in_time_even_with_streams_open(
 
 
 async def test_sigkill_closes_its_sockets_at_once(session: aiohttp.ClientSession) -> None:
-    async with program(*CELL, "--port", "0") as process:
+    # A port of the system's choice could be another's, or the client's own, by the end.
+    (chosen,) = free_ports(1)
+    async with program(*CELL, "--port", str(chosen)) as process:
         port = await port_of(process)
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
         process.kill()

@@ -5,8 +5,10 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import random
 import signal
 import socket
+import subprocess
 import sys
 import textwrap
 from collections.abc import Iterator
@@ -15,7 +17,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from headrace_lab.stack.ports import bindable, free_ports
+from headrace_lab.stack.ports import KEPT, bindable, free_ports
 from headrace_lab.stack.program import Spec, StackError
 from headrace_lab.stack.stack import Stack
 
@@ -248,3 +250,39 @@ async def test_a_killed_lab_leaves_no_program_and_no_program_s_child(tmp_path: P
     for pid in pids if not gone else []:
         os.kill(pid, signal.SIGKILL)
     assert gone
+
+
+OTHER = """
+import random, sys
+from headrace_lab.stack.ports import free_ports
+print(*free_ports(3, rng=random.Random(7)), flush=True)
+sys.stdin.read()
+"""
+
+
+def test_two_labs_do_not_choose_the_same_ports() -> None:
+    """What one has chosen is free until its programs start."""
+    other = subprocess.Popen(
+        [sys.executable, "-c", OTHER], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
+    with other:
+        assert other.stdout is not None
+        theirs = {int(port) for port in other.stdout.readline().split()}
+        ours = set(free_ports(3, rng=random.Random(7)))  # noqa: S311
+        assert len(theirs) == len(ours) == 3
+        assert not theirs & ours
+        assert other.stdin is not None
+        other.stdin.close()
+    again = set(free_ports(3, rng=random.Random(7)))  # noqa: S311
+    assert not again & ours
+    assert again & theirs
+
+
+def test_a_process_keeps_a_bounded_number_of_ports() -> None:
+    """Each is a descriptor."""
+    rng = random.Random(8)  # noqa: S311
+    free_ports(10, rng=rng)
+    before = psutil.Process().num_fds()
+    for _ in range(30):
+        free_ports(10, rng=rng)
+    assert psutil.Process().num_fds() <= before + KEPT

@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+import os
 import random
 import socket
+from collections import deque
 from pathlib import Path
+from typing import Final
 
 LOWEST = 10240
 RANGE_FILE = Path("/proc/sys/net/ipv4/ip_local_port_range")
+# Ports that this process chose last: others do not choose them while it lives, for their programs may
+# start much later.
+KEPT: Final = 256
+_kept: deque[int] = deque()
 
 
 class NoFreePortError(Exception):
@@ -25,7 +32,8 @@ def free_ports(count: int, host: str = "127.0.0.1", rng: random.Random | None = 
 
     They lie below the range of outgoing connections where there is room: a port chosen there
     could be taken by a connection before its program starts, and a client that polls a loopback
-    port inside that range may connect to itself.
+    port inside that range may connect to itself. Other processes that choose ports in this way do not
+    choose them for as long as this one lives, or until it has chosen `KEPT` more.
     """
     rng = rng or random.Random()  # noqa: S311
     try:
@@ -38,7 +46,7 @@ def free_ports(count: int, host: str = "127.0.0.1", rng: random.Random | None = 
             return chosen
         wanted = rng.randrange(LOWEST, ceiling) if ceiling > LOWEST + 1000 else 0
         port = bindable(host, wanted)
-        if port and port not in chosen:
+        if port and port not in chosen and reserve(port):
             chosen.append(port)
     if len(chosen) == count:
         return chosen
@@ -55,3 +63,18 @@ def bindable(host: str, port: int) -> int:
         except OSError:
             return 0
         return int(probe.getsockname()[1])
+
+
+def reserve(port: int) -> bool:
+    """Whether nobody has chosen this port, who now has. Where the system has no names for that, every
+    port is free."""
+    claim = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+    try:
+        claim.bind(f"\0headrace-port-{port}")
+    except OSError:
+        claim.close()
+        return not RANGE_FILE.exists()
+    _kept.append(claim.detach())
+    if len(_kept) > KEPT:
+        os.close(_kept.popleft())
+    return True

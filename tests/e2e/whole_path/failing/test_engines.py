@@ -65,7 +65,11 @@ async def test_a_hung_engine_is_left_out_and_comes_back(region: Region) -> None:
             print(f"gone {await gone(region, 'east-1'):.2f} s after it hung")
             since = under_way.now_s
             assert await region.state("east-1") == "FAILED"
-            await under_way.sent(15)
+
+            async def enough() -> bool:
+                return sum(r.ok and r.sent_s >= since for r in under_way.records) >= 15
+
+            await region.until(enough, "15 requests sent since succeed")
             until = under_way.now_s
         finally:
             await region.fault("east-1", "clear")

@@ -64,7 +64,7 @@ class Vitals:
 
     def gone(self, cause: str) -> None:
         """The idle connection ended and its reconnect was refused."""
-        self._took(self._health.refused(cause, self._clock.now()))
+        self._died(self._health.refused(cause, self._clock.now()))
 
     def connected(self) -> None:
         """The idle connection was made."""
@@ -107,7 +107,13 @@ class Vitals:
         if over_at is None or self._let_go_in_life != self._health.life:
             return
         if abs(over_at - self._let_go_at) <= _TOGETHER_S:
-            self._took(self._health.ended("the server's connections ended with it", self._clock.now()))
+            self._died(self._health.ended("the server's connections ended with it", self._clock.now()))
+
+    def _died(self, change: Change | None) -> None:
+        """The server is gone. What it answered before and nobody has read yet says nothing any more."""
+        self._took(change)
+        if change is not None:
+            self._redial()
 
     def _replaced(self, proof: str) -> None:
         """Connections that are open still lead to the process of before."""

@@ -24,7 +24,7 @@ class Cell:
         self.clock = FakeClock()
         self.health = EngineHealth(2.0)
         self.causes: list[str] = []
-        self.hurries = 0
+        self.hurries = self.redials = 0
         self.vitals = Vitals(
             CellSettings(id="c1", url="http://127.0.0.1:8000"),
             self.health,
@@ -32,7 +32,7 @@ class Cell:
             self.clock,
             self._took,
             self._hurry,
-            lambda: None,
+            self._redial,
         )
         self.lives = self.vitals.processes._lives
         self.lives.see(Belonging((SERVER,), (SERVER, CORE), Basis.SOCKET), TITLES, serving=True)
@@ -52,6 +52,9 @@ class Cell:
 
     def _hurry(self) -> None:
         self.hurries += 1
+
+    def _redial(self) -> None:
+        self.redials += 1
 
 
 @pytest.fixture
@@ -92,6 +95,19 @@ def test_the_servers_end_and_that_of_its_connections_are_a_death(cell: Cell, exi
         cell.clock.advance(0.5)
     assert cell.health.state in (EngineState.DOWN, EngineState.LOADING)
     assert "process 100 (vllm) ended; the server's connections ended with it; orphaned" in cell.causes[0]
+
+
+def test_what_a_dead_server_answered_is_not_heard_any_more(cell: Cell) -> None:
+    """An answer that lay unread would make it healthy again for a moment."""
+    cell.vitals.let_go()
+    assert cell.redials == 0
+    cell.exit(SERVER)
+    assert (cell.health.state, cell.redials) == (EngineState.DOWN, 1)
+    cell.serve()
+    cell.vitals.gone("connection closed, reconnect refused")
+    assert (cell.health.state, cell.redials) == (EngineState.DOWN, 2)
+    cell.vitals.gone("connection refused")
+    assert cell.redials == 2
 
 
 def test_the_servers_end_alone_is_none(cell: Cell) -> None:
