@@ -53,9 +53,10 @@ async def test_an_envoy_with_an_unknown_id_is_refused_and_named(tmp_path: Path) 
         async with running_envoy("gw-typo", stack.control.xds_address, tmp_path):
             await until(lambda: "gw-typo" in stack.control.server.strangers)
             assert stack.control.status.streams == 1
-        log = (tmp_path / "gw-typo.log").read_text()
-        assert "no gateway has the id 'gw-typo'" in log
-        assert "gw-test" in log
+            log = tmp_path / "gw-typo.log"
+            # Envoy hears of it, and says so, a moment after the controller has noted it.
+            await until(lambda: "no gateway has the id 'gw-typo'" in log.read_text())
+        assert "gw-test" in log.read_text()
 
 
 async def test_two_envoys_may_share_an_id(tmp_path: Path) -> None:
