@@ -10,7 +10,6 @@ from typing import Any
 
 import grpc
 import pytest
-import trustme
 from envoy.service.accesslog.v3 import als_pb2, als_pb2_grpc
 from envoy.service.load_stats.v3 import lrs_pb2_grpc
 
@@ -23,6 +22,7 @@ from headrace_controller.settings import GatewayReportsSettings
 from headrace_shared.clock import SystemClock
 from headrace_shared.tls import TlsSettings
 from tests.integration.controller_xds.client import until
+from tests.support.certificates import server_and_client
 from tests.support.gateway_port import GatewayPort
 from tests.unit.controller.gateway.entries import entry, load_report
 
@@ -211,18 +211,8 @@ async def test_load_reports_are_asked_for_by_endpoint_and_read() -> None:
 async def test_an_envoy_reports_only_for_the_gateway_that_its_certificate_names(
     tmp_path: Path, name: str, taken: bool
 ) -> None:
-    authority = trustme.CA()
-    files = {kind: tmp_path / f"{kind}.pem" for kind in ("ca", "cert", "key")}
-    server, client = authority.issue_cert("127.0.0.1"), authority.issue_cert(name)
-    authority.cert_pem.write_to_path(files["ca"])
-    files["cert"].write_bytes(b"".join(pem.bytes() for pem in server.cert_chain_pems))
-    server.private_key_pem.write_to_path(files["key"])
-    shown = grpc.ssl_channel_credentials(
-        authority.cert_pem.bytes(),
-        client.private_key_pem.bytes(),
-        b"".join(pem.bytes() for pem in client.cert_chain_pems),
-    )
-    async with served(TlsSettings(**files)) as made, log_of(made.port, shown) as call:
+    tls, shown = server_and_client(tmp_path, name)
+    async with served(tls) as made, log_of(made.port, shown) as call:
         await call.write(message(entry()))
         if taken:
             await until(lambda: len(made.kept.requested) == 1)

@@ -11,7 +11,6 @@ from typing import Any
 import grpc
 import numpy as np
 import pytest
-import trustme
 from envoy.service.ext_proc.v3 import external_processor_pb2 as pb
 from envoy.service.ext_proc.v3 import external_processor_pb2_grpc as rpc
 
@@ -29,7 +28,7 @@ from headrace_controller.wire.connection import Connection
 from headrace_controller.wire.limits import Limits
 from headrace_controller.wire.messages import Room
 from headrace_shared.clock import SystemClock
-from headrace_shared.tls import TlsSettings
+from tests.support.certificates import server_and_client
 from tests.support.gateway_port import GatewayPort
 from tests.support.wire import OPENING, data, headers
 from tests.unit.controller.picker.builders import GATEWAY, MODEL, line_up
@@ -320,20 +319,10 @@ async def test_slow_picks_have_it_stand_aside(capsys: pytest.CaptureFixture[str]
 async def test_over_tls_an_envoy_asks_for_the_gateway_that_its_certificate_names(
     tmp_path: Path, name: str, named: bool
 ) -> None:
-    authority = trustme.CA()
-    files = {kind: tmp_path / f"{kind}.pem" for kind in ("ca", "cert", "key")}
-    server, client = authority.issue_cert("127.0.0.1"), authority.issue_cert(name)
-    authority.cert_pem.write_to_path(files["ca"])
-    files["cert"].write_bytes(b"".join(pem.bytes() for pem in server.cert_chain_pems))
-    server.private_key_pem.write_to_path(files["key"])
-    shown = grpc.ssl_channel_credentials(
-        authority.cert_pem.bytes(),
-        client.private_key_pem.bytes(),
-        b"".join(pem.bytes() for pem in client.cert_chain_pems),
-    )
+    tls, shown = server_and_client(tmp_path, name)
     made = Served_()
     made.service._gateway_of = {GATEWAY: GATEWAY, "other": "gw-2"}.get
-    port = GatewayPort(TlsSettings(**files), made.service.methods())
+    port = GatewayPort(tls, made.service.methods())
     number = await port.start()
     try:
         async with grpc.aio.secure_channel(f"127.0.0.1:{number}", shown) as channel:
