@@ -68,8 +68,6 @@ class Controller:
         self.metrics = Metrics()
         self.metrics.expect(gateway.id for gateway in settings.gateways)
         self.identities: list[ServerIdentity] = []
-        epoch = clock.wall_ns()
-        upstreams, reports = read_upstreams(settings.pools), settings.gateway_reports
         self.store = KeptFleetStore(settings.state_dir, settings.region) if settings.state_dir else None
         self.inquiry = EngineInquiry(self._engine_answered, settings.pools)
         self.xds = XdsServer(
@@ -79,26 +77,22 @@ class Controller:
             {gateway.id: gateway.nodes for gateway in settings.gateways},
             check_identity=_demands_certificates(settings.listen.xds_tls),
         )
-        self._builders = {
-            gateway.id: SnapshotBuilder(
-                gateway,
-                settings.envoy,
-                baseline=settings.baseline,
-                epoch_ns=epoch,
-                aliases=settings.aliases,
-                upstreams=upstreams,
-                reports=reports if reports.enabled and settings.baseline is None else None,
-                picker=settings.picker if _picks(settings) else None,
-            )
-            for gateway in settings.gateways
-        }
+        self._builders = _snapshot_builders(settings, epoch_ns=clock.wall_ns())
         kept = load_within(self.store, LOAD_TIMEOUT_S) if self.store else None
         memory = Memory(settings, self.metrics)
         if kept is not None:
             kept = with_drains(kept, memory.wishes, clock.wall_ns() / 1e9)
         self.loop = ControlLoop(settings, clock, self.metrics, self, kept)
         self.keeper = Keeper(self.store, self.loop, settings.region) if self.store else None
-        tls = settings.listen.telemetry_tls
+        self.ingest = self._telemetry_service()
+        known = [cell.id for cell in kept.cells] if kept else []
+        self.gateways = self._gateway_service()
+        self.picking = self._picking() if _picks(settings) else None
+        feed = self.picking.feed if self.picking is not None else None
+        self.desk = Desk(settings, clock, self.loop, self.xds, self.metrics, memory, known, feed)
+
+    def _telemetry_service(self) -> TelemetryService:
+        settings = self._settings
         intake = Intake(
             self.loop,
             self._welcome,
@@ -107,12 +101,8 @@ class Controller:
             sites=Sites(settings.sites),
             known=FleetKnowledge(self.loop.fleet),
         )
-        self.ingest = TelemetryService(intake, clock, check_identity=_demands_certificates(tls))
-        known = [cell.id for cell in kept.cells] if kept else []
-        self.gateways = self._gateway_service()
-        self.picking = self._picking() if _picks(settings) else None
-        feed = self.picking.feed if self.picking is not None else None
-        self.desk = Desk(settings, clock, self.loop, self.xds, self.metrics, memory, known, feed)
+        check_identity = _demands_certificates(settings.listen.telemetry_tls)
+        return TelemetryService(intake, self.clock, check_identity=check_identity)
 
     # control.loop.Outside
 
@@ -220,6 +210,25 @@ class Controller:
             on_stranger=lambda node_id: self.metrics.rejections.labels("unknown_gateway").inc(),
             on_wrong_identity=lambda node_id: self.metrics.rejections.labels("xds_wrong_identity").inc(),
         )
+
+
+def _snapshot_builders(settings: ControllerSettings, epoch_ns: int) -> dict[str, SnapshotBuilder]:
+    """By gateway; all count their versions from one epoch."""
+    reports = settings.gateway_reports if settings.gateway_reports.enabled else None
+    upstreams = read_upstreams(settings.pools)
+    return {
+        gateway.id: SnapshotBuilder(
+            gateway,
+            settings.envoy,
+            baseline=settings.baseline,
+            epoch_ns=epoch_ns,
+            aliases=settings.aliases,
+            upstreams=upstreams,
+            reports=reports if settings.baseline is None else None,
+            picker=settings.picker if _picks(settings) else None,
+        )
+        for gateway in settings.gateways
+    }
 
 
 def _picks(settings: ControllerSettings) -> bool:
