@@ -143,9 +143,10 @@ async def test_a_vanished_host_costs_a_fraction_of_a_second(tmp_path: Path) -> N
         deaf.port = port
         pools = {"m": {a: 1, deaf: 100}}
         async with running_cells(a), running_stack(tmp_path, pools, NO_CHECKS) as stack:
-            began = time.monotonic()
-            assert (await stack.ask()).status == 200
-            assert time.monotonic() - began < 4.0
+            for _ in range(8):  # Envoy begins anywhere in its turn: the first one may be a's
+                began = time.monotonic()
+                assert (await stack.ask()).status == 200
+                assert time.monotonic() - began < 4.0
             assert await stack.envoy.counter("cluster.pool/m.upstream_cx_connect_timeout") > 0
 
 
