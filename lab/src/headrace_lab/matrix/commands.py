@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
+
+if TYPE_CHECKING:
+    from headrace_lab.scenarios import Catalogue
 
 Fleet = Literal["homogeneous", "perturbed", "heterogeneous"]
 
@@ -15,6 +18,9 @@ def matrix(
     fleet: Annotated[Fleet, typer.Option(help="The fleet.")] = "perturbed",
     quick: Annotated[bool, typer.Option("--quick", help="Three loads, one tier, one repetition.")] = False,
     traces: Annotated[bool, typer.Option("--traces", help="The public traces as well.")] = False,
+    loads: Annotated[
+        str | None, typer.Option(help="Only these load classes or traces, with commas between.")
+    ] = None,
     seed: Annotated[int, typer.Option(help="Fixes the loads and all that is left to chance.", min=0)] = 1,
 ) -> None:
     """Find the sustainable rate of each arm for every load class and SLO tier, in simulation.
@@ -25,6 +31,7 @@ def matrix(
 
     Exit status: 0 it ran; 2 wrong options; 130 after Ctrl-C.
     """
+    from headrace_lab.matrix.run import loads_of
     from headrace_lab.matrix.run import matrix as run
     from headrace_lab.scenarios import packaged
     from headrace_lab.tables import new_console
@@ -34,4 +41,19 @@ def matrix(
         out.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise typer.BadParameter(f"{out}: {error.strerror or error}", param_hint="--out") from error
-    run(packaged(), fleet, quick, traces, seed, out, new_console(), SystemClock())
+    catalogue = packaged()
+    chosen = loads_of(catalogue, quick, traces) if loads is None else named(loads, catalogue)
+    run(catalogue, fleet, chosen, quick, seed, out, new_console(), SystemClock())
+
+
+def named(loads: str, catalogue: Catalogue) -> tuple[str, ...]:
+    """The loads of an option, each once. Raises BadParameter for one that the scenario file lacks."""
+    found = tuple(dict.fromkeys(each.strip() for each in loads.split(",") if each.strip()))
+    try:
+        for each in found:
+            catalogue.load(each)
+    except KeyError as error:
+        raise typer.BadParameter(str(error.args[0]), param_hint="--loads") from error
+    if not found:
+        raise typer.BadParameter("name at least one load", param_hint="--loads")
+    return found

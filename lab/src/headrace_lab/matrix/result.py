@@ -5,13 +5,13 @@ from __future__ import annotations
 import csv
 import json
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any
 
 from headrace_lab.demo.result import environment, tidy
-from headrace_lab.matrix import summary, tails
+from headrace_lab.matrix import bound, summary, tails
 from headrace_lab.matrix.summary import Line
 from headrace_lab.matrix.tails import Tail
 from headrace_lab.matrix.work import Row
@@ -22,18 +22,24 @@ from headrace_shared.clock import Clock
 
 @dataclass(frozen=True, slots=True)
 class Matrix:
-    """Everything that a fleet's matrix found. `more` goes into the JSON as it is."""
+    """Everything that a fleet's matrix found. `bounds` are requests per second by load, NaN = none is known;
+    `more` goes into the JSON as it is."""
 
     fleet: str
     rows: tuple[Row, ...]
     lines: tuple[Line, ...]
     tails: tuple[Tail, ...]
+    bounds: Mapping[str, float]
     margin: float
     more: dict[str, Any]
 
     def figures(self) -> dict[str, float]:
         """All figures by name."""
-        return summary.figures(self.lines, self.margin) | tails.figures(self.tails, self.margin)
+        return (
+            summary.figures(self.lines, self.margin)
+            | tails.figures(self.tails, self.margin)
+            | bound.figures(self.bounds, self.lines)
+        )
 
 
 def write(out: Path, found: Matrix, clock: Clock) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +10,7 @@ from rich.console import Console
 
 from headrace_lab.demo.display import number, say
 from headrace_lab.matrix import pool
+from headrace_lab.matrix.bound import prefill_rps
 from headrace_lab.matrix.kept import Kept, code_digest
 from headrace_lab.matrix.result import Matrix, write
 from headrace_lab.matrix.summary import Line, summarise
@@ -23,10 +24,14 @@ QUICK_LOADS = ("baseline_mixed", "code_heavy", "rag_multidoc")
 SEEDS_APART = 1000
 
 
-def pieces(catalogue: Catalogue, fleet: str, quick: bool, traces: bool, seed: int) -> list[Piece]:
-    """All pieces of a fleet's matrix, those that take longest first."""
+def loads_of(catalogue: Catalogue, quick: bool, traces: bool) -> tuple[str, ...]:
+    """The loads that are run where none are named."""
     loads = QUICK_LOADS if quick else catalogue.matrix_loads
-    names = (*loads, *(catalogue.matrix_traces if traces else ()))
+    return (*loads, *(catalogue.matrix_traces if traces else ()))
+
+
+def pieces(catalogue: Catalogue, fleet: str, names: Sequence[str], quick: bool, seed: int) -> list[Piece]:
+    """All pieces of a fleet's matrix, of the last load first: by default it takes longest."""
     tiers = (MIDDLE,) if quick else tuple(catalogue.tiers)
     repetitions = 1 if quick else catalogue.counting.repetitions
     return [
@@ -48,8 +53,8 @@ def pieces(catalogue: Catalogue, fleet: str, quick: bool, traces: bool, seed: in
 def matrix(
     catalogue: Catalogue,
     fleet: str,
+    loads: Sequence[str],
     quick: bool,
-    traces: bool,
     seed: int,
     out: Path,
     console: Console,
@@ -57,7 +62,7 @@ def matrix(
 ) -> None:
     """Run a fleet's matrix and write its files into `out`; pieces that an interrupted run left there are
     taken over. Raises OSError."""
-    planned = pieces(catalogue, fleet, quick, traces, seed)
+    planned = pieces(catalogue, fleet, loads, quick, seed)
     kept = Kept(out / f"matrix.{fleet}.partial.ndjson", code_digest())
     say(console, f"matrix of {fleet}: {len(planned)} pieces on {pool.PROCESSES} processes, in simulation")
     began = clock.now()
@@ -77,7 +82,6 @@ def matrix(
         "took_s": round(clock.now() - began, 1),
         "cpu_s": round(sum(done.cpu_s for done in results), 1),
     }
-    loads = list(dict.fromkeys(piece.load for piece in reversed(planned)))
     found = assemble(fleet, loads, results, catalogue, more)
     say(console, f"took {more['took_s']:.0f} s, {more['cpu_s']:.0f} s of CPU")
     show(console, found)
@@ -95,7 +99,9 @@ def assemble(
     rows = tuple(row for done in ordered for row in done.rows)
     lines = summarise(rows, counting.resamples, counting.confidence)
     below = tails([done.below for done in ordered if done.below is not None], counting.confidence)
-    return Matrix(fleet, rows, tuple(lines), tuple(below), counting.margin, more)
+    plan = catalogue.fleet(catalogue.scenario(fleet).fleet)
+    bounds = {load: prefill_rps(plan, catalogue.load(load)) for load in loads}
+    return Matrix(fleet, rows, tuple(lines), tuple(below), bounds, counting.margin, more)
 
 
 def _told(rows: Iterable[Row]) -> str:
@@ -105,16 +111,17 @@ def _told(rows: Iterable[Row]) -> str:
 
 def show(console: Console, found: Matrix) -> None:
     """Rates by load and tier, the arms side by side; tails below saturation; what can be claimed."""
-    _show_rates(console, found.lines)
+    _show_rates(console, found.lines, found.bounds)
     if found.tails:
         _show_tails(console, found.tails)
     for sentence in claims(found):
         console.print(sentence)
 
 
-def _show_rates(console: Console, lines: Sequence[Line]) -> None:
+def _show_rates(console: Console, lines: Sequence[Line], bounds: Mapping[str, float]) -> None:
     arms = list(dict.fromkeys(line.arm for line in lines))
-    table = new_table(left=("load", "tier"), right=("SLO ms", *arms, *(f"{arm} / rr" for arm in arms[1:])))
+    right = ("SLO ms", *arms, *(f"{arm} / rr" for arm in arms[1:]), "bound / rr")
+    table = new_table(left=("load", "tier"), right=right)
     for load, tier in dict.fromkeys((line.load, line.tier) for line in lines):
         own = {line.arm: line for line in lines if (line.load, line.tier) == (load, tier)}
         first = next(iter(own.values()))
@@ -124,6 +131,7 @@ def _show_rates(console: Console, lines: Sequence[Line]) -> None:
             number(first.slo_ms, ".0f"),
             *(number(own[arm].sustainable_rps.value, ".2f") for arm in arms),
             *(_ratio(own[arm]) for arm in arms[1:]),
+            number(bounds[load] / own["rr"].sustainable_rps.value, ".2f") if "rr" in own else "",
         )
     console.print(table)
 

@@ -28,9 +28,9 @@ class Interval:
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """One load, arm and tier over its repetitions. `vs_rr`, `vs_oracle` and `vs_plain` (the better of rr
-    and lr) are means of the ratios of the same seeds; `apart_from_rr`: the intervals of the two
-    sustainable rates do not overlap."""
+    """One load, arm and tier over its repetitions. `vs_rr`, `vs_weights`, `vs_oracle` and `vs_plain` (the
+    better of rr and lr) are means of the ratios of the same seeds; `apart_from_rr`: the intervals of the
+    two sustainable rates do not overlap."""
 
     fleet: str
     load: str
@@ -39,6 +39,7 @@ class Line:
     slo_ms: float
     sustainable_rps: Interval
     vs_rr: Interval
+    vs_weights: Interval
     vs_oracle: Interval
     vs_plain: Interval
     apart_from_rr: bool
@@ -90,6 +91,7 @@ def summarise(rows: Sequence[Row], resamples: int, confidence: float) -> list[Li
             slo[load, tier],
             rate,
             against(load, arm, tier, "rr"),
+            against(load, arm, tier, "weights"),
             against(load, arm, tier, "oracle"),
             against(load, arm, tier, *PLAIN),
             (load, "rr", tier) in rates and rate.apart(rates[load, "rr", tier]),
@@ -108,12 +110,14 @@ def figures(lines: Sequence[Line], margin: float) -> dict[str, float]:
         name = f"{line.load}.{line.tier}.{line.arm}"
         found[f"sustainable_rps.{name}"] = line.sustainable_rps.value
         found[f"ratio_vs_rr.{name}"] = line.vs_rr.value
+        found[f"ratio_vs_weights.{name}"] = line.vs_weights.value
         found[f"ratio_vs_oracle.{name}"] = line.vs_oracle.value
         found[f"ratio_vs_plain.{name}"] = line.vs_plain.value
     for tier, arm in dict.fromkeys((line.tier, line.arm) for line in lines):
         some = [line for line in lines if (line.tier, line.arm) == (tier, arm)]
         ratios = {
             "rr": [line.vs_rr.value for line in some],
+            "weights": [line.vs_weights.value for line in some],
             "oracle": [line.vs_oracle.value for line in some],
             "plain": [line.vs_plain.value for line in some],
         }

@@ -25,8 +25,8 @@ from headrace_shared import log
 QUICK_SAMPLES = 300
 QUICK_BISECTIONS = 7
 MIDDLE = "middle"
-TAIL_SAMPLES = 1000
-"""Requests behind a P99: ten of them are slower."""
+TAIL_SAMPLES = 2500
+"""Requests behind a P99: twenty-five of them are slower."""
 
 
 @dataclass(frozen=True, slots=True)

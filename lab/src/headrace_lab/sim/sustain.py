@@ -154,12 +154,12 @@ def _arrivals(load: Load, rps: float, seconds: float, seed: int, fleet: FleetPla
     return _kept[key]
 
 
-def mean_prompt_s(fleet: FleetPlan, load: Load, slowest: bool = False) -> float:
-    """Seconds of prefill that a request takes on average, on the whole fleet at once or on its slowest
-    cell alone. Prefix caches are left out."""
+def mean_prompt_s(fleet: FleetPlan, load: Load, slowest: bool = False, prompts: int = 400) -> float:
+    """Seconds of prefill that a request takes on average of so many, on the whole fleet at once or on its
+    slowest cell alone. Prefix caches are left out."""
     lengths = [
         each.prompt_tokens
-        for each in generate(load, rps=1.0, seconds=400.0, seed=1, most_tokens=fleet.max_model_len)
+        for each in generate(load, rps=1.0, seconds=prompts, seed=1, most_tokens=fleet.max_model_len)
     ]
     rates = []
     for plan in fleet.plans:

@@ -6,9 +6,9 @@ import math
 
 import pytest
 
-from headrace_lab.matrix.run import pieces
+from headrace_lab.matrix.run import loads_of, pieces
 from headrace_lab.matrix.summary import Interval, bootstrap, figures, summarise
-from headrace_lab.matrix.work import Row
+from headrace_lab.matrix.work import Piece, Row
 from headrace_lab.scenarios import packaged
 
 
@@ -31,6 +31,7 @@ def test_ratios_are_of_the_same_seeds_and_intervals_say_what_is_sure() -> None:
     assert short.vs_rr.value == pytest.approx(1.5)
     assert short.vs_rr.low == pytest.approx(1.5)
     assert short.vs_oracle.value == pytest.approx(0.75)
+    assert lines["short", "oracle"].vs_weights.value == pytest.approx(2.0 / 1.5)
     assert short.apart_from_rr
     assert not long.apart_from_rr
     assert lines["short", "rr"].vs_rr.value == 1.0
@@ -40,6 +41,7 @@ def test_figures_name_the_least_and_the_median_over_loads() -> None:
     found = figures(summarise(ROWS, 500, 0.95), 0.05)
     assert found["ratio_vs_rr.short.middle.weights"] == pytest.approx(1.5)
     assert found["ratio_vs_rr_min.middle.weights"] == pytest.approx(1.005)
+    assert found["ratio_vs_weights.short.middle.oracle"] == pytest.approx(2.0 / 1.5)
     assert found["ratio_vs_rr_median.middle.weights"] == pytest.approx(1.2525)
     assert found["loads_apart_from_rr.middle.weights"] == 1.0
 
@@ -82,11 +84,15 @@ def test_bootstrap_holds_the_value_and_is_the_same_each_time() -> None:
 
 def test_the_whole_matrix_has_all_its_pieces_and_the_quick_one_few() -> None:
     catalogue = packaged()
-    whole = pieces(catalogue, "perturbed", quick=False, traces=False, seed=1)
+
+    def planned(quick: bool, traces: bool) -> list[Piece]:
+        return pieces(catalogue, "perturbed", loads_of(catalogue, quick, traces), quick, seed=1)
+
+    whole = planned(quick=False, traces=False)
     assert len(whole) == 8 * 3
     arms = len(catalogue.matrix_arms)
     assert sum(len(piece.arms) * len(piece.tiers) for piece in whole) == 8 * arms * 3 * 3
     assert len({(piece.load, piece.seed) for piece in whole}) == len(whole)
-    assert len(pieces(catalogue, "perturbed", quick=False, traces=True, seed=1)) == 11 * 3
-    quick = pieces(catalogue, "perturbed", quick=True, traces=False, seed=1)
+    assert len(planned(quick=False, traces=True)) == 13 * 3
+    quick = planned(quick=True, traces=False)
     assert [piece.tiers for piece in quick] == [("middle",)] * 3
