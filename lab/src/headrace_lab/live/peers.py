@@ -30,7 +30,7 @@ class PeerMissingError(Exception):
 class Peer:
     """One project's router: its wheel, and the program in it with the options that it needs.
 
-    It runs as it comes: its own default policy, health checks and retries.
+    It runs as it comes: its own health checks and retries, and its default policy where an arm names none.
     """
 
     package: str
@@ -89,14 +89,15 @@ async def _build(peer: Peer, place: Path, log: Path, said: Said, clock: Clock) -
     (place / STAMP).write_text(json.dumps(peer.recipe), encoding="utf-8")
 
 
-def router(name: str, place: Path, fleet: Fleet) -> Spec:
-    """The router in the gateway's place. Raises NoFreePortError."""
+def router(name: str, place: Path, fleet: Fleet, policy: str = "") -> Spec:
+    """The router in the gateway's place, with a policy of its own or its default. Raises NoFreePortError."""
     (metrics,) = free_ports(1)
     program, *options = PEERS[name].program
     command = (
         *(str(place / program), *options, "--worker-urls", *(cell.url for cell in fleet.cells)),
         *("--host", HOST, "--port", str(fleet.ports.gateway)),
         *("--prometheus-host", HOST, "--prometheus-port", str(metrics)),
+        *(("--policy", policy) if policy else ()),
     )
     ports = (fleet.ports.gateway, metrics)
     return Spec(name, command, ports, f"{fleet.gateway_url}/health", ours=False, grace_s=GRACE_S)

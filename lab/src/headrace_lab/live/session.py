@@ -51,8 +51,8 @@ class Session:
         await self.start([programs.cell(layout, each, LOADING_S, number) for number, each in cells])
         if self.arm.peer:
             await self.stack.wait_ready()
-            peer = await peers.ensure(self.arm_name, peers.default_root(), self.said, self.clock)
-            await self.start([peers.router(self.arm_name, peer, fleet)])
+            place = await peers.ensure(self.arm.peer, peers.default_root(), self.said, self.clock)
+            await self.start([peers.router(self.arm.peer, place, fleet, self.arm.policy)])
             await self.stack.wait_ready()
             return
         await self.start([programs.exporter(layout, site) for site in fleet.sites])

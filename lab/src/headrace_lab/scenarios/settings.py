@@ -19,7 +19,8 @@ class Arm(Settings):
     `scorer` and `projection` are "" for the project's default; `picker` = the fast loop as well, which
     reads bodies where `prefixes` is set; `pickers` of so many controllers share the load (sim only).
     `lifecycle` = endpoints leave by heartbeats and events; `classes` = capability classes and early
-    warning. A `peer` is another project's router in the place of Envoy and all of ours, as it comes.
+    warning. A `peer` is another project's router in the place of Envoy and all of ours, as it comes but
+    for its `policy`, "" for its own default.
     """
 
     note: str = ""
@@ -29,7 +30,8 @@ class Arm(Settings):
     classes: bool = False
     scorer: Literal["", "v2", "v3"] = ""
     projection: Literal["", "headroom", "equalise"] = ""
-    peer: bool = False
+    peer: Literal["", "vllm-router", "sglang-router"] = ""
+    policy: Literal["", "round_robin", "power_of_two", "cache_aware"] = ""
     picker: bool = False
     prefixes: bool = False
     pickers: int = Field(1, ge=1, le=64)

@@ -22,8 +22,9 @@ def built(place: Path, name: str, **changes: str) -> Path:
 
 
 def test_each_peer_of_the_scenario_file_is_known() -> None:
-    arms = {name for name, arm in packaged().arms.items() if arm.peer}
-    assert arms == set(PEERS)
+    arms = packaged().arms
+    assert {arm.peer for arm in arms.values() if arm.peer} == set(PEERS)
+    assert {name for name, arm in arms.items() if arm.peer and not arm.policy} == set(PEERS)
 
 
 @pytest.mark.parametrize("name", sorted(PEERS))
@@ -44,6 +45,9 @@ def test_a_router_takes_the_gateways_place_before_all_cells(name: str, tmp_path:
     assert str(fleet.ports.gateway) in spec.command
     assert fleet.ports.gateway in spec.ports
     assert not spec.ours
+    assert "--policy" not in spec.command, "as it comes"
+    chosen = router(name, tmp_path, fleet, "power_of_two").command
+    assert chosen[chosen.index("--policy") + 1] == "power_of_two"
 
 
 async def test_a_directory_of_others_is_never_touched(tmp_path: Path) -> None:
