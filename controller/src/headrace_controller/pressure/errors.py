@@ -1,7 +1,8 @@
 """The error rate of each cell, by evidence, and its excess over the pool.
 
 The estimate moves with requests, not with time: a cell that failed and gets no more requests
-stays known as failing, and the trickle of its weight 1 brings the samples that clear it.
+stays known as failing, and the trickle of its weight 1 brings the samples that clear it. An engine
+that has come back begins anew: what its death cut off would keep it at weight 1 for an hour.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from headrace_controller.inventory import Fleet, Pools, RowMemory
+from headrace_controller.pressure.returned import Returned
 from headrace_controller.settings import PressureSettings
 from headrace_shared.signals import INDEX
 
@@ -63,6 +65,7 @@ class ErrorEstimator:
         self._memory = RowMemory(
             {"failed": 0.0, "total": 0.0, "seen": 0.0, "plain": np.nan, "counted": False}
         )
+        self._returned = Returned()
 
     def estimate(self, fleet: Fleet, now: float = np.inf) -> Floats:
         """(n,): the failed share, NaN where too little was seen. Takes in new evidence once."""
@@ -70,6 +73,11 @@ class ErrorEstimator:
         self._memory.follow(fleet)
         self.by_gateways = self._judged(fleet, now)
         self._take_in(fleet)
+        back = self._returned.look(fleet)
+        if back is not None:
+            for name in ("failed", "total", "seen"):
+                self._memory[name][back] = 0.0
+            self._memory["plain"][back] = np.nan
         memory, totals = self._memory, fleet.totals[: fleet.size]
         rate = fleet.signals[: fleet.size, _RATE]
         told_plain = ~np.isnan(rate)
@@ -84,8 +92,10 @@ class ErrorEstimator:
         return np.where(memory["counted"], share, memory["plain"])
 
     def record(self, fleet: Fleet, row: int) -> ErrorRecord:
-        """What is known of one row, as of the last estimate."""
+        """What is known of one row, as of the last estimate; nothing while its engine is gone."""
         self._memory.follow(fleet)
+        if self._returned.gone(fleet, row):
+            return ErrorRecord()
         memory = self._memory
         return ErrorRecord(
             failed=float(memory["failed"][row]),

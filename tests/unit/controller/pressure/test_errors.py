@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from headrace_controller.inventory import Fleet
 from headrace_controller.lifecycle import CellState
 from headrace_controller.pressure import ErrorEstimator, excess
+from headrace_controller.pressure.errors import ErrorRecord
 from headrace_controller.settings import PressureSettings
 from tests.unit.controller.inventory.builders import beat, fleet_of, hello, telemetry
 
@@ -49,6 +50,55 @@ def test_every_kind_of_failure_counts(kind: str) -> None:
     counter = Counter("a")
     counter.answer("a", ok=100, **{kind: 100})
     assert counter.estimate("a") == pytest.approx(0.5)
+
+
+@pytest.mark.parametrize(
+    "way", [(CellState.FAILED, CellState.LOADING), (CellState.FAILED,), (CellState.LOADING,)]
+)
+def test_an_engine_that_has_come_back_begins_anew(way: tuple[CellState, ...]) -> None:
+    """What its death cut off was held against the next one, at weight 1, for a hundred requests."""
+    counter = Counter("a", "b")
+    row = counter.fleet.row("a")
+    counter.fleet.state[row] = CellState.READY
+    counter.answer("a", ok=50)
+    counter.estimate("a")
+    for state in way:
+        counter.fleet.state[row] = state
+        counter.answer("a", server_errors=4)
+        counter.estimate("a")
+    assert counter.errors.record(counter.fleet, row) == ErrorRecord()
+    counter.fleet.state[row] = CellState.READY
+    counter.answer("a", server_errors=1)
+    assert math.isnan(counter.estimate("a"))
+    counter.answer("a", ok=10)
+    assert counter.estimate("a") == 0.0
+    counter.answer("a", server_errors=10)
+    assert counter.estimate("a") == pytest.approx(0.5, abs=0.1)
+
+
+def test_a_cell_that_is_only_registered_again_keeps_what_is_known() -> None:
+    """A controller that starts anew has restored it."""
+    counter = Counter("a")
+    row = counter.fleet.row("a")
+    counter.fleet.state[row] = CellState.LOADING
+    counter.errors.restore(counter.fleet, row, ErrorRecord(30.0, 50.0, 60.0, math.nan, True))
+    counter.estimate("a")
+    counter.fleet.state[row] = CellState.READY
+    assert counter.estimate("a") == pytest.approx(0.6)
+
+
+def test_whoever_takes_the_row_of_a_cell_that_was_gone_begins_like_anybody() -> None:
+    counter = Counter("a")
+    row = counter.fleet.row("a")
+    for state in (CellState.READY, CellState.FAILED):
+        counter.fleet.state[row] = state
+        counter.estimate("a")
+    counter.fleet.remove("a")
+    counter.fleet.register("n", "s", hello("b"), 0.0)
+    row = counter.fleet.row("b")
+    counter.fleet.state[row] = CellState.READY
+    counter.errors.restore(counter.fleet, row, ErrorRecord(30.0, 50.0, 60.0, math.nan, True))
+    assert counter.estimate("b") == pytest.approx(0.6)
 
 
 def test_with_no_new_samples_the_estimate_stays_for_ever() -> None:
