@@ -15,7 +15,7 @@ from headrace_controller.settings import EnvoySettings
 from headrace_controller.xds.names import CDS, EDS, LDS, RDS, TYPES
 from headrace_controller.xds.refs import refs_of
 from headrace_controller.xds.resources.clusters import build_cluster
-from headrace_controller.xds.resources.routes import RouteBuilder
+from headrace_controller.xds.resources.routes.to_pools import PoolRoutes
 from headrace_controller.xds.snapshot import InconsistentSnapshot, Snapshot, SnapshotBuilder, check
 from tests.unit.controller.xds.builders import GATEWAY, Pools, builder_of, plan_of, weights_in
 
@@ -215,9 +215,9 @@ def contents(snapshot: Snapshot, url: str) -> dict[str, tuple[str, bytes, frozen
 def test_one_more_model_builds_one_cluster_and_its_own_routes(monkeypatch: pytest.MonkeyPatch) -> None:
     """An engine's adapters are models; with thousands of them one more must not build all anew."""
     clusters = Mock(wraps=build_cluster)
-    routes = create_autospec(RouteBuilder._route, side_effect=RouteBuilder._route)
+    routes = create_autospec(PoolRoutes._route, side_effect=PoolRoutes._route)
     monkeypatch.setattr("headrace_controller.xds.snapshot.build_cluster", clusters)
-    monkeypatch.setattr(RouteBuilder, "_route", routes)
+    monkeypatch.setattr(PoolRoutes, "_route", routes)
     builder = builder_of()
     pools: Pools = {f"m{number}": {A: 1} for number in range(50)}
     builder.build(plan_of(pools))
