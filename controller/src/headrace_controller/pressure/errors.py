@@ -1,8 +1,9 @@
 """The error rate of each cell, by evidence, and its excess over the pool.
 
 The estimate moves with requests, not with time: a cell that failed and gets no more requests
-stays known as failing, and the trickle of its weight 1 brings the samples that clear it. An engine
-that has come back begins anew: what its death cut off would keep it at weight 1 for an hour.
+stays known as failing, and the trickle of its weight 1 brings the samples that clear it. So few come
+that they must count: successes in a row that one which fails so often would hardly have (`_DOUBT`)
+end what was known. An engine that has come back begins anew, for its death was not its successor's.
 """
 
 from __future__ import annotations
@@ -23,6 +24,11 @@ Flags = NDArray[np.bool_]
 
 _RATE: Final = INDEX["error_rate"]
 _CHANCE: Final = 3.0
+_DOUBT: Final = 0.005
+_SUREST: Final = 0.4
+_UNHEARD: Final = 10.0
+"""Failures are told at once, successes when an answer ends: so many may be on their way, and a cell that
+failed more often than `_SUREST` counts as that. Eleven successes in a row are asked of the worst."""
 GATEWAY_TRUST_S: Final = 60.0
 
 
@@ -65,6 +71,7 @@ class ErrorEstimator:
         self._memory = RowMemory(
             {"failed": 0.0, "total": 0.0, "seen": 0.0, "plain": np.nan, "counted": False}
         )
+        self._streak = RowMemory({"good": 0.0, "before": 0.0})
         self._returned = Returned()
 
     def estimate(self, fleet: Fleet, now: float = np.inf) -> Floats:
@@ -150,6 +157,27 @@ class ErrorEstimator:
         memory["failed"][:] = memory["failed"] * keep + share * fresh
         memory["total"][:] = memory["total"] * keep + fresh
         memory["seen"][:] += total
+        self._acquit(fleet, total, failed)
+
+    def _acquit(self, fleet: Fleet, total: Floats, failed: Floats) -> None:
+        """End what is known of those who have done well for so long that they must have changed."""
+        self._streak.follow(fleet)
+        good, before, memory = self._streak["good"], self._streak["before"], self._memory
+        at_fault = failed > 0
+        good += total
+        good[at_fault] = 0.0
+        share = np.divide(
+            memory["failed"], memory["total"], out=np.zeros_like(total), where=memory["total"] > 0
+        )
+        before[at_fault] = np.minimum(share, _SUREST)[at_fault]
+        likely = good * np.log1p(-before)
+        changed = (likely < np.log(_DOUBT)) & (before > 0)
+        if changed.any():
+            memory["failed"][changed], memory["total"][changed] = (
+                0.0,
+                np.minimum(good, memory["total"])[changed],
+            )
+            before[changed] = 0.0
 
 
 def excess(estimate: Floats, samples: Floats, pools: Pools, ready: Flags) -> Floats:

@@ -76,6 +76,34 @@ def test_an_engine_that_has_come_back_begins_anew(way: tuple[CellState, ...]) ->
     assert counter.estimate("a") == pytest.approx(0.5, abs=0.1)
 
 
+@pytest.mark.parametrize(("failed_of_ten", "enough"), [(10, 11), (5, 11), (3, 17)])
+def test_successes_in_a_row_clear_whom_they_can_hardly_come_from(failed_of_ten: int, enough: int) -> None:
+    """At weight 1 a request may come once in a minute: fifty would take an hour."""
+    counter = Counter("a")
+    for _ in range(20):
+        counter.answer("a", ok=10 - failed_of_ten)
+        counter.estimate("a")
+        counter.answer("a", server_errors=failed_of_ten)
+        before = counter.estimate("a")
+    for _ in range(enough - 2):
+        counter.answer("a", ok=1)
+        assert counter.estimate("a") > 0.6 * before
+    counter.answer("a", ok=3)
+    assert counter.estimate("a") == 0.0
+    counter.answer("a", server_errors=1)
+    assert counter.estimate("a") > 0.0, "and a new failure counts at once"
+
+
+def test_one_that_fails_a_third_of_its_requests_is_hardly_ever_cleared() -> None:
+    counter, random = Counter("a"), np.random.default_rng(7)
+    counter.answer("a", ok=35, server_errors=15)
+    low = 0
+    for failed in random.random(20_000) < 0.3:
+        counter.answer("a", **({"server_errors": 1} if failed else {"ok": 1}))
+        low += counter.estimate("a") < 0.05
+    assert low < 0.01 * 20_000
+
+
 def test_a_cell_that_is_only_registered_again_keeps_what_is_known() -> None:
     """A controller that starts anew has restored it."""
     counter = Counter("a")
@@ -110,10 +138,10 @@ def test_with_no_new_samples_the_estimate_stays_for_ever() -> None:
 
 def test_new_samples_clear_it_at_the_rate_of_the_memory() -> None:
     counter = Counter("a", samples=50)
-    counter.answer("a", client_errors=1000)
-    counter.estimate("a")
+    counter.answer("a", ok=950, client_errors=50)
+    first = counter.estimate("a")
     counter.answer("a", ok=50)
-    assert counter.estimate("a") == pytest.approx(math.exp(-1), abs=0.01)
+    assert counter.estimate("a") == pytest.approx(first * math.exp(-1), rel=0.02)
 
 
 @given(st.lists(st.tuples(st.integers(0, 40), st.integers(0, 40)), min_size=1, max_size=20))
