@@ -166,9 +166,7 @@ class ErrorEstimator:
         at_fault = failed > 0
         good += total
         good[at_fault] = 0.0
-        share = np.divide(
-            memory["failed"], memory["total"], out=np.zeros_like(total), where=memory["total"] > 0
-        )
+        share = memory["failed"] / (memory["total"] + _UNHEARD)
         before[at_fault] = np.minimum(share, _SUREST)[at_fault]
         likely = good * np.log1p(-before)
         changed = (likely < np.log(_DOUBT)) & (before > 0)
