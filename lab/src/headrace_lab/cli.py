@@ -17,7 +17,7 @@ from headrace_lab.real.commands import demo_real
 from headrace_lab.report.commands import report
 from headrace_lab.sim.commands import sim
 from headrace_lab.validate.commands import validate
-from headrace_lab.wan.commands import wan
+from headrace_lab.wan.commands import relay, wan
 
 app = typer.Typer(
     name="headrace-lab",
@@ -47,6 +47,7 @@ app.command()(report)
 app.command()(cell)
 app.command("dcgm")(exporter)
 app.command()(wan)
+app.command()(relay)
 
 
 def main() -> None:

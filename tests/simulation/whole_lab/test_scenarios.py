@@ -83,6 +83,23 @@ def test_a_killed_engine_is_gone_within_the_event_and_nothing_sent_later_fails()
     assert (figures["detect_ms_p99.weights"] or 1e9) <= 150
     assert (figures["post_kill_success.rr"] or 1.0) < figures["post_kill_success.weights"] == 1.0
     assert all(record.ok for run in runs for record in run.seen.records), "clients try again"
+    first = runs[1].seen.faults[0]
+    later = [r.cell for r in runs[1].seen.records if first.at_s + 25 <= r.due_s < first.at_s + 45]
+    share = sum(cell in first.cells for cell in later) / len(later)
+    assert share > 0.06, "what its death cut off is not held against the engine that came back"
+
+
+def test_who_is_never_answered_waits_as_long_as_its_client_does() -> None:
+    """As live: nothing that is open at the end may count as answered at once."""
+    catalogue = packaged()
+    patient = catalogue.client.model_copy(update={"timeout_s": 10.0})
+    catalogue = catalogue.model_copy(update={"client": patient, "counting": SHORT})
+    given = look_up(Options("saturation", arms=("rr",), rps=120.0, seconds=12.0), catalogue, "sim")
+    (run,) = run_arms(given, quiet)
+    lost = [record for record in run.seen.records if not record.ok]
+    assert lost
+    assert all(record.e2e_ms >= 10_000 for record in lost)
+    assert all(record.ttft_ms is None or record.ttft_ms <= 12_000 for record in run.seen.records)
 
 
 @pytest.mark.parametrize("kind", ["hang", "node", "loading"])
@@ -142,5 +159,7 @@ def test_the_result_has_the_common_form(tmp_path: Path) -> None:
     arm = data["arms"]["weights"]
     assert arm["requests"] == sum(cell["requests"] for cell in arm["per_cell"].values())
     assert "reaction_p95_ms.weights" in data["figures"]
+    assert data["figures"]["bursts.weights"] == 1.0
+    assert all("burst" in note for note in data["notes"])
     lines = path.with_suffix(".ndjson").read_text().splitlines()
     assert len(lines) == 2 * arm["requests"]

@@ -13,7 +13,7 @@ GATEWAY = "gw-1"
 @dataclass(frozen=True, slots=True)
 class Cell:
     """One engine. `speed` is relative to a plain cell; `gpu` is "" where there is none; `host` is the
-    address it serves on."""
+    address it serves on; gateways reach it at `front` where that is another port."""
 
     id: str
     port: int
@@ -21,16 +21,17 @@ class Cell:
     speed: float = 1.0
     max_model_len: int = 8192
     host: str = HOST
+    front: int = 0
 
     @property
     def address(self) -> str:
         """Where gateways reach it, as host:port."""
-        return f"{self.host}:{self.port}"
+        return f"{self.host}:{self.front or self.port}"
 
     @property
     def url(self) -> str:
         """Where agents reach it."""
-        return f"http://{self.address}"
+        return f"http://{self.host}:{self.port}"
 
 
 @dataclass(frozen=True, slots=True)

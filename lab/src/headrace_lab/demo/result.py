@@ -89,6 +89,9 @@ def environment(clock: Clock) -> dict[str, Any]:
     return {
         "command": " ".join([Path(sys.argv[0]).name, *sys.argv[1:]]),
         "cores": len(os.sched_getaffinity(0)),
+        "machine": platform.machine(),
+        # Of the last minute, at the end: what else ran, beside the measurement itself.
+        "load_average": round(os.getloadavg()[0], 2),
         "versions": versions,
         "date": datetime.fromtimestamp(clock.wall_ns() / 1e9, UTC).isoformat(timespec="seconds"),
     }

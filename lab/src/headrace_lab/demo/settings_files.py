@@ -16,7 +16,13 @@ def agent(site: Site, fleet: Fleet) -> dict[str, Any]:
         "site": site.name,
         "controllers": [{"address": f"{HOST}:{fleet.ports.telemetry}"}],
         "cells": [
-            {"id": cell.id, "url": cell.url, "gpus": [cell.gpu] if cell.gpu else []} for cell in site.cells
+            {
+                "id": cell.id,
+                "url": cell.url,
+                "gpus": [cell.gpu] if cell.gpu else [],
+                **({"advertise": cell.address} if cell.front else {}),
+            }
+            for cell in site.cells
         ],
         # The cells' GPUs are simulated, or there are none: the machine's own must not be mixed in.
         "hardware": {"nvml": "off"},

@@ -79,6 +79,11 @@ def look_up(options: Options, catalogue: Catalogue, mode: Mode = "live") -> Ask:
         raise AskError(str(error.args[0])) from error
     if mode not in scenario.modes:
         raise AskError(f"{options.name} has no {mode} mode; run it with {' or '.join(scenario.modes)}")
+    if len(networks) > 1 and not scenario.networks:
+        raise AskError(
+            f"{options.name} runs on one network and {len(networks)} are given; "
+            "name one, or run each by itself"
+        )
     strange = [name for name, arm in arms.items() if mode not in arm.modes]
     if strange:
         raise AskError(f"arm {strange[0]} has no {mode} mode; it runs {' and '.join(arms[strange[0]].modes)}")

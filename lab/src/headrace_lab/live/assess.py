@@ -56,11 +56,7 @@ def failover(runs: Sequence[ArmRun], ask: Ask, layout: Layout) -> Figures:
 
 def exporters(runs: Sequence[ArmRun], ask: Ask, layout: Layout) -> Figures:
     """Success while exporters are away, and how soon the fallback is in force."""
-    found = common(runs, ask, layout)
-    for run in runs:
-        found |= figures.notices(run.faults, "fallback_ms")
-        found["success"] = figures.share([r.first_ok for r in run.records])
-    return found
+    return common(runs, ask, layout) | figures.fallbacks(runs)
 
 
 def with_success(runs: Sequence[ArmRun], ask: Ask, layout: Layout) -> Figures:
@@ -95,9 +91,18 @@ def burst(runs: Sequence[ArmRun], ask: Ask, layout: Layout) -> Figures:
     return found
 
 
+def saturation(runs: Sequence[ArmRun], ask: Ask, layout: Layout) -> Figures:
+    """How far apart the arms are where none can carry the load."""
+    found = common(runs, ask, layout)
+    return found | figures.meeting(found, [run.arm for run in runs])
+
+
 def jitter(runs: Sequence[ArmRun], ask: Ask, layout: Layout) -> Figures:
-    """What the two network signals gain, by condition."""
-    return figures.network_gain(runs, _warm_up_s(ask))
+    """What the two network signals gain, by condition; no gain where agents could not measure the paths."""
+    found = figures.network_gain(runs, _warm_up_s(ask))
+    if layout.uplinks:
+        return {name: value for name, value in found.items() if not name.startswith("network_gain")}
+    return found
 
 
 def lead_time(runs: Sequence[ArmRun], ask: Ask, layout: Layout) -> Figures:
@@ -116,12 +121,13 @@ ASSESS: dict[str, Assess] = {
     "rolling-upgrade": with_success,
     "burst": burst,
     "jitter": jitter,
+    "saturation": saturation,
 }
 
 
 def assess(runs: Sequence[ArmRun], ask: Ask, layout: Layout) -> Figures:
     """The figures of a run of its scenario."""
-    return ASSESS.get(ask.name, common)(runs, ask, layout)
+    return ASSESS.get(ask.name, common)(runs, ask, layout) | figures.lateness(runs)
 
 
 def _warm_up_s(ask: Ask) -> float:

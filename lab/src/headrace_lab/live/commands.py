@@ -19,8 +19,8 @@ def live(
     network: Annotated[
         str,
         typer.Option(
-            help="Networks to put before the sites, with commas between (needs root); default: those of "
-            "the scenario jitter, and none for the others."
+            help="A network to put before the sites (with jitter several, with commas between): real "
+            "packets as root, at the socket otherwise; default: jitter's own, and none for the others."
         ),
     ] = "",
     rps: Annotated[float | None, typer.Option(help="Requests per second.", min=0.01, max=1000)] = None,

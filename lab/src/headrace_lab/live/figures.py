@@ -75,11 +75,12 @@ def refusals(run: ArmRun, plans: Mapping[str, CellPlan], warm_up_s: float) -> Fi
 
 
 def detections(runs: Iterable[ArmRun]) -> Figures:
-    """Times from fault to endpoints gone, pooled over faults: by arm, and of the last arm that has any.
+    """Times from fault to endpoints gone, pooled over faults: by arm, and without one those of the chief arm.
 
     A fault that was never seen makes P99 absent, for its time is not known; `undetected` counts them.
     """
     figures: Figures = {}
+    seen: list[str] = []
     for run in runs:
         if not run.faults:
             continue
@@ -90,10 +91,18 @@ def detections(runs: Iterable[ArmRun]) -> Figures:
         figures[f"undetected.{run.arm}"] = float(missed)
         figures[f"marked_ms_p50.{run.arm}"] = quantile(marked, 0.5)
         if times:
+            seen.append(run.arm)
             p50, p99 = quantile(times, 0.5), quantile(times, 0.99) if not missed else None
             figures |= {f"detect_ms_p50.{run.arm}": p50, f"detect_ms_p99.{run.arm}": p99}
-            figures |= {"detect_ms_p50": p50, "detect_ms_p99": p99}
+    for name in ("detect_ms_p50", "detect_ms_p99"):
+        if seen:
+            figures[name] = figures[f"{name}.{chief(seen)}"]
     return figures
+
+
+def chief(arms: Sequence[str]) -> str:
+    """Whose figures stand without an arm's name: those of `weights`, or else of the last arm."""
+    return "weights" if "weights" in arms else arms[-1]
 
 
 def reroute_ms(record: Record) -> float:
@@ -160,6 +169,19 @@ def notices(faults: Sequence[FaultSeen], name: str) -> Figures:
     }
 
 
+def fallbacks(runs: Sequence[ArmRun]) -> Figures:
+    """`success` and `fallback_ms_*` by arm, and without one those of the chief arm."""
+    figures: Figures = {}
+    for run in runs:
+        own = notices(run.faults, "fallback_ms")
+        own["success_whole"] = share([r.first_ok for r in run.records])
+        figures |= {f"{name}.{run.arm}": value for name, value in own.items()}
+        if run.arm == chief([each.arm for each in runs]):
+            figures |= own | {"success": own["success_whole"]}
+    figures.pop("success_whole", None)
+    return figures
+
+
 # Weights.
 
 
@@ -186,23 +208,34 @@ def weight_ratio(run: ArmRun, plans: Mapping[str, CellPlan], since_s: float) -> 
 
 
 def reactions(run: ArmRun, starts_s: Sequence[float], within_s: float) -> Figures:
-    """`reaction_p95_ms`: from each start of a burst to the first change of weights after it."""
-    times = []
-    for start in starts_s:
-        at = run.start + start
-        before = [s for s in run.samples if s.at <= at]
-        after = [s for s in run.samples if at < s.at <= at + within_s]
-        if not before:
-            continue
-        held = {cell: view.weight for cell, view in before[-1].cells.items()}
-        changed = [s.at for s in after if {c: v.weight for c, v in s.cells.items()} != held]
-        if changed:
-            times.append((changed[0] - at) * 1e3)
-    return {
-        f"reaction_p95_ms.{run.arm}": quantile(times, 0.95),
-        f"reactions_seen.{run.arm}": float(len(times)),
-        f"bursts.{run.arm}": float(len(starts_s)),
-    }
+    """How soon weights move after bursts, by the controller's views, which are 0.2 s apart."""
+    seen = [(s.at - run.start, {cell: view.weight for cell, view in s.cells.items()}) for s in run.samples]
+    changes = [at for (_, before), (at, after) in pairwise(seen) if before != after]
+    return reaction_figures(run.arm, changes, starts_s, within_s)
+
+
+def reaction_figures(
+    arm: str, changes_s: Sequence[float], starts_s: Sequence[float], within_s: float
+) -> Figures:
+    """`reaction_p95_ms`: from each start of a burst to the first change of weights after it; absent where a
+    burst was not answered within `within_s`, for its time is not known.
+
+    Weights move without a burst too, so `reaction_usual_p95_ms` is the same from the middle between two
+    bursts: a reaction that takes as long says nothing.
+    """
+    figures: Figures = {}
+    for name, shift_s in (("reaction", 0.0), ("reaction_usual", within_s / 2)):
+        times = [_next_change(changes_s, start + shift_s, within_s) for start in starts_s]
+        known = [each for each in times if each is not None]
+        p95 = quantile(known, 0.95) if len(known) == len(times) else None
+        figures[f"{name}_p95_ms.{arm}"] = None if p95 is None else p95 * 1e3
+        if not shift_s:
+            figures[f"reactions_seen.{arm}"] = float(len(known))
+    return figures | {f"bursts.{arm}": float(len(starts_s))}
+
+
+def _next_change(changes_s: Sequence[float], start_s: float, within_s: float) -> float | None:
+    return next((at - start_s for at in changes_s if start_s < at <= start_s + within_s), None)
 
 
 # The network.
@@ -219,15 +252,17 @@ NETWORK_GAINS = (
 def network_gain(runs: Sequence[ArmRun], warm_up_s: float) -> Figures:
     """`network_gain.CONDITION`: by how much the network signals alone lower P95 TTFT: 1 - v3 / v2;
     `network_gain_vs_rr.CONDITION` compares v3 with round-robin, `network_gain_bound.CONDITION` the oracle,
-    which knows every path, with v2, and `network_gain_weights.CONDITION` the default of this project."""
+    which knows every path, with v2, and `network_gain_weights.CONDITION` the default of this project.
+    `success.ARM.CONDITION` stands beside, for P95 is that of good answers."""
     p95: dict[tuple[str, str], float] = {}
-    for run in runs:
-        value = latencies(run, warm_up_s)[f"ttft_p95_ms.{run.arm}"]
-        if value is not None:
-            p95[run.condition, run.arm] = value
     figures: Figures = {}
+    for run in runs:
+        found = latencies(run, warm_up_s)
+        value = found[f"ttft_p95_ms.{run.arm}"]
+        if value is not None:
+            p95[run.condition, run.arm] = figures[f"ttft_p95_ms.{run.arm}.{run.condition}"] = value
+        figures[f"success.{run.arm}.{run.condition}"] = found[f"success.{run.arm}"]
     for condition in dict.fromkeys(run.condition for run in runs):
-        figures |= {f"ttft_p95_ms.{arm}.{c}": value for (c, arm), value in p95.items() if c == condition}
         for name, arm, other in NETWORK_GAINS:
             ours, theirs = p95.get((condition, arm)), p95.get((condition, other))
             if ours is not None and theirs:
@@ -235,7 +270,26 @@ def network_gain(runs: Sequence[ArmRun], warm_up_s: float) -> Figures:
     return figures
 
 
+# Saturation.
+
+
+def meeting(figures: Figures, arms: Sequence[str]) -> Figures:
+    """`ttft_p99_spread`: by how much, as a share, the P99 TTFT of the slowest arm is above that of the
+    fastest: above saturation all arms should meet."""
+    known = [value for arm in arms if (value := figures.get(f"ttft_p99_ms.{arm}"))]
+    return {"ttft_p99_spread": max(known) / min(known) - 1 if len(known) > 1 else None}
+
+
 # Whether the run itself can be trusted.
+
+
+def lateness(runs: Sequence[ArmRun]) -> Figures:
+    """`late_p99_ms.ARM`: how late the driver sent. Arms are alike only where the machine was as busy."""
+    found: Figures = {}
+    for run in runs:
+        name = f"{run.arm}.{run.condition}" if run.condition else run.arm
+        found[f"late_p99_ms.{name}"] = quantile([r.late_ms for r in run.records], 0.99)
+    return found
 
 
 def widest_gap_s(run: ArmRun, seconds: float, silent: Sequence[tuple[float, float]] = ()) -> float:

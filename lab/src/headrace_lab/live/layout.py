@@ -23,14 +23,16 @@ class Place:
 @dataclass(frozen=True, slots=True)
 class Layout:
     """Where everything stands. `fleet.sites` has one entry a node, several may be of one site.
-    `places` is empty where all run side by side on the loopback address. `thermal_s` is the time constant
-    of the GPUs' temperature, 0 = their profile's."""
+    `places` is empty where all run side by side on the loopback address. `uplinks` are the ports at which
+    sites reach the controller where relays stand between them. `thermal_s` is the time constant of the
+    GPUs' temperature, 0 = their profile's."""
 
     fleet: Fleet
     plans: dict[str, CellPlan]
     bytes_per_token: float
     places: dict[str, Place] = field(default_factory=dict)
     thermal_s: float = 0.0
+    uplinks: dict[str, int] = field(default_factory=dict)
 
     def cells_of_node(self, node: str) -> tuple[str, ...]:
         """Ids of a node's cells."""
@@ -63,12 +65,15 @@ def lay_out(
     node_per_cell: bool = False,
     places: dict[str, Place] | None = None,
     thermal_s: float = 0.0,
+    relayed: bool = False,
 ) -> Layout:
-    """Choose ports for a fleet: one node a site, or one a cell. Raises NoFreePortError."""
+    """Choose ports for a fleet: one node a site, or one a cell; `relayed` = cells and controller are reached
+    through relays, each at a port of its own. Raises NoFreePortError."""
     places = places or {}
     plans = {each.id: each for each in plan.plans}
     groups = list(_groups(plans, node_per_cell))
-    ports = iter(free_ports(len(plans) + 2 * len(groups)))
+    between = len(plans) + len(plan.sites) if relayed else 0
+    ports = iter(free_ports(len(plans) + 2 * len(groups) + between))
     sites = []
     for number, (site, node, members) in enumerate(groups, 1):
         host = places[site].host if site in places else HOST
@@ -80,12 +85,14 @@ def lay_out(
                 each.speed,
                 each.max_model_len,
                 host,
+                next(ports) if relayed else 0,
             )
             for i, each in enumerate(members, 1)
         )
         sites.append(Site(site, cells, next(ports), next(ports), node, host))
     fleet = Fleet(f"lab-{plan.model}", tuple(sites), middle())
-    return Layout(fleet, plans, plan.bytes_per_token, places, thermal_s)
+    uplinks = {site: next(ports) for site in plan.sites} if relayed else {}
+    return Layout(fleet, plans, plan.bytes_per_token, places, thermal_s, uplinks)
 
 
 def _groups(plans: dict[str, CellPlan], node_per_cell: bool) -> Iterator[tuple[str, str, list[CellPlan]]]:

@@ -128,6 +128,7 @@ def lead_figures(runs: Sequence[ArmRun], plan: LeadPlan, tier: float) -> Figures
     """Alert against breach: of the run with early warning, and of the plain gateway, `rr`.
 
     `lead_s_*` are in real seconds of the compressed run; `thermal_time_constant_s` is what they hold for.
+    `unwarned` counts breaches without an alert, which have no lead to count.
     """
     plain = next((run for run in runs if run.arm == "rr"), None)
     routed = next((run for run in runs if run.arm != "rr"), None)
@@ -151,6 +152,7 @@ def lead_figures(runs: Sequence[ArmRun], plan: LeadPlan, tier: float) -> Figures
             f"stresses{suffix}": float(len(keys)),
             f"alerts{suffix}": float(sum(warned[k] is not None for k in keys)),
             f"breaches_under_rr{suffix}": float(sum(felt.get(k) is not None for k in keys)),
+            f"unwarned{suffix}": float(sum(at is not None and alert is None for at, alert in both)),
         }
     broken = [breach(routed.records, slo_ms, f.at_s, _over(f)) for f in routed.faults]
     return figures | {

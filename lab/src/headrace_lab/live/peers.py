@@ -93,8 +93,9 @@ def router(name: str, place: Path, fleet: Fleet, policy: str = "") -> Spec:
     """The router in the gateway's place, with a policy of its own or its default. Raises NoFreePortError."""
     (metrics,) = free_ports(1)
     program, *options = PEERS[name].program
+    workers = (f"http://{cell.address}" for cell in fleet.cells)
     command = (
-        *(str(place / program), *options, "--worker-urls", *(cell.url for cell in fleet.cells)),
+        *(str(place / program), *options, "--worker-urls", *workers),
         *("--host", HOST, "--port", str(fleet.ports.gateway)),
         *("--prometheus-host", HOST, "--prometheus-port", str(metrics)),
         *(("--policy", policy) if policy else ()),

@@ -55,6 +55,8 @@ def agent(layout: Layout, site: Site, run_dir: Path) -> Spec:
         settings["controllers"] = [{"address": f"{place.near}:{layout.fleet.ports.telemetry}"}]
         settings["metrics_listen"] = f"{site.host}:{site.agent_port}"
         settings["hardware"]["dcgm_url"] = f"http://{site.host}:{site.exporter_port}/metrics"
+    if (uplink := layout.uplinks.get(site.name)) is not None:
+        settings["controllers"] = [{"address": f"{HOST}:{uplink}"}]
     path = settings_files.write(run_dir / f"agent-{site.node}.yaml", settings)
     command = (console_script("headrace-agent"), "run", "--config", str(path))
     url = f"http://{site.host}:{site.agent_port}/healthz"

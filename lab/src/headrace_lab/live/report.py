@@ -7,6 +7,7 @@ from rich.text import Text
 
 from headrace_lab.demo.display import number, say
 from headrace_lab.live.ask import Ask
+from headrace_lab.live.figures import Figures
 from headrace_lab.live.outcome import Outcome
 from headrace_lab.tables import new_table
 
@@ -25,12 +26,41 @@ def notes(ask: Ask) -> list[str]:
             f"stresses run {faster:g} times faster than their time lines, with a thermal time constant of "
             f"{plan.live.time_constant_s:g} s; leads at the reference constant come from the simulator"
         )
-    if ask.faults is not None and len(ask.faults.times(ask.seconds)) < ask.faults.least:
-        planned = len(ask.faults.times(ask.seconds))
+    return [*found, *few_faults(ask)]
+
+
+def few_faults(ask: Ask) -> list[str]:
+    """A word where fewer faults fit into the load than a claim needs."""
+    planned = len(ask.faults.times(ask.seconds)) if ask.faults is not None else 0
+    if ask.faults is None or planned >= ask.faults.least:
+        return []
+    return [
+        f"{planned} faults fit into {ask.seconds:g} s, and the figures want {ask.faults.least}: "
+        "a longer run is needed for a claim"
+    ]
+
+
+def findings(ask: Ask, figures: Figures) -> list[str]:
+    """What the figures mean, where they do not say it themselves."""
+    found = []
+    spread = figures.get("ttft_p99_spread")
+    if spread is not None:
         found.append(
-            f"{planned} faults fit into {ask.seconds:g} s, and the figures want {ask.faults.least}: "
-            "a longer run is needed for a claim"
+            f"{ask.rps:g} RPS are more than any arm can carry, where all arms should meet: the P99 TTFT "
+            f"of the slowest is {100 * spread:.1f} % above that of the fastest, of what was answered"
         )
+    if any(name.startswith("leak.") for name in figures):
+        found.append(
+            "TTFT is that of good answers: an arm that has long prompts refused answers fewer of them, and "
+            "looks faster for it"
+        )
+    for name, bursts in figures.items():
+        arm = name.removeprefix("bursts.")
+        seen = figures.get(f"reactions_seen.{arm}")
+        if arm != name and bursts and seen is not None and seen < bursts:
+            found.append(
+                f"arm {arm}: weights answered {seen:g} of {bursts:g} bursts, so there is no P95 of it"
+            )
     return found
 
 

@@ -23,7 +23,7 @@ from headrace_lab.live.timeline import Timeline
 from headrace_lab.scenarios import Network, PathPlan
 from headrace_lab.stack.program import Spec, console_script
 from headrace_lab.stack.stack import Stack
-from headrace_lab.wan.tun import WanError, ip, namespace
+from headrace_lab.wan.tun import DEVICE, WanError, ip, namespace
 from headrace_shared.clock import Clock
 
 CLONE_NEWNET = 0x40000000
@@ -52,6 +52,11 @@ def _sweep() -> None:
     found = os.listdir(NAMESPACES) if NAMESPACES.is_dir() else []
     for name in stale(found, lambda pid: FilePath(f"/proc/{pid}").exists()):
         ip("netns", "del", name)
+
+
+def may_make_networks() -> bool:
+    """Whether this process may make namespaces and TUN devices; else paths are played at the socket."""
+    return os.geteuid() == 0 and os.access(DEVICE, os.R_OK | os.W_OK)
 
 
 @contextmanager

@@ -1,31 +1,32 @@
-"""The report as Markdown. Pictures are left to the HTML page, and named."""
+"""The report as Markdown, with its pictures in files beside it."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from headrace_lab.report.page import Block, Listed, Picture, Section, Table
 
 TITLE = "# Headrace: the lab's report"
 
 
-def render(sections: Sequence[Section]) -> str:
-    """The page; folded sections are left out, for they stand in the result files."""
+def render(sections: Sequence[Section], pictures: Mapping[str, str]) -> str:
+    """The page; folded sections are left out, for they stand in the result files. `pictures` are the names
+    of the files that hold them, by title."""
     parts = [TITLE]
     for section in sections:
         if not section.folded:
             parts.append(f"## {section.title}")
-            parts += [_block(block) for block in section.blocks]
+            parts += [_block(block, pictures) for block in section.blocks]
     return "\n\n".join(parts) + "\n"
 
 
-def _block(block: Block) -> str:
+def _block(block: Block, pictures: Mapping[str, str]) -> str:
     if isinstance(block, Table):
         return table(block)
     if isinstance(block, Listed):
         return "\n".join(f"- {_clean(item)}" for item in block.items)
     if isinstance(block, Picture):
-        return f"- {_clean(block.title)}: in report.html"
+        return f"![{_clean(block.title)}]({pictures[block.title]})"
     return block
 
 

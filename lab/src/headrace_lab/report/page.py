@@ -10,10 +10,27 @@ from headrace_lab.report.nothing import sentences
 from headrace_lab.report.pictures import pictures
 from headrace_lab.report.published import CITATION
 from headrace_lab.report.results import Result
-from headrace_lab.report.rows import COLUMNS, Row, rows
+from headrace_lab.report.rows import COLUMNS, Row, further, how, rows, side_by_side, unmeasured_arms
 
 ABSENT = "-"
 PROBLEMS = 20
+SHORT_COLUMNS = ("rr", "lr", "v3", "weights", "headrace")
+COLUMNS_SAID = (
+    "rr and lr are Envoy's round-robin and least-request with health checks alone, rr_retries and lr_retries "
+    "the same with retries; v2 and v3 weigh by eight and ten signals; weights is this project's default, "
+    "headrace adds its picker; oracle knows everything and exists in simulation only; vllm-router and "
+    "sglang-router are what a user would take instead. Of several results with the scenario's own load "
+    "a whole one counts before one that was cut short, and then the one made last; a further row has the "
+    "arms that were run apart from it."
+)
+WITH_ARMS = (
+    "headrace-lab live failover --kind kill --arms rr,{arm},weights --json {out}/failover-kill-{arm}.json"
+)
+WITH_ARM = {
+    "oracle": "headrace-lab sim perturbed --json {out}/perturbed.sim.json",
+    "v2": "sudo headrace-lab live jitter --json {out}/jitter.json",
+}
+"""What runs an arm that no result has."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,44 +71,71 @@ class Section:
 
 def page(results: Sequence[Result], problems: Sequence[str], out: str) -> list[Section]:
     """The whole report; `out` is the directory that commands for what is missing write to."""
-    found = rows(results, out)
-    missing = [row for row in found if row.missing]
+    published, own = rows(results, out), further(results, out)
+    missing = [row for row in (*published, *own) if row.missing]
     shown = [Picture(title, svg) for title, svg in pictures(results).items()]
     return [
-        Section("Published figures and ours", (CITATION, _main(found), *_notes(found))),
+        Section("Published figures and ours", (CITATION, COLUMNS_SAID, _main(published), *_notes(published))),
+        Section("Figures that nobody published", (_main(own), *_notes(own))),
+        Section("Arms side by side at one rate", _beside(results)),
         Section("Pictures", tuple(shown) or ("No result here has anything to draw.",)),
         Section("Where weights gain nothing", _nothing(results)),
-        Section("What is missing", (_missing(missing),) if missing else ("Nothing.",)),
-        Section("How each number was made", (_made(results), *_unread(problems))),
+        Section("What is missing", _missing(missing, unmeasured_arms([*published, *own]), out)),
+        Section("How each number was made", (_made(results), *_said(results), *_unread(problems))),
         *(_of_result(result) for result in results),
     ]
 
 
 def readme_table(results: Sequence[Result], out: str) -> Table:
     """The short table: the chief figures that were measured."""
-    found = [row for row in rows(results, out) if row.short and not row.missing]
-    body = [
-        (row.what, row.theirs, _cell(row, "rr"), _cell(row, "weights"), _cell(row, "headrace"), row.mode)
-        for row in found
-    ]
-    return Table(("what", "published", "rr here", "weights", "headrace", "how"), tuple(body))
+    found: dict[str, Row] = {}
+    for row in rows(results, out):
+        if row.short and row.found:
+            found.setdefault(row.what, row)  # live before simulated
+    columns = [c for c in SHORT_COLUMNS if any(c in row.found for row in found.values())]
+    body = [(row.what, row.theirs, *(_cell(row, c) for c in columns), row.mode) for row in found.values()]
+    return Table(("what", "published", *columns, "how"), tuple(body))
 
 
 def _cell(row: Row, column: str) -> str:
     return row.found.get(column, ABSENT)
 
 
-def _main(found: Sequence[Row]) -> Table:
-    columns = [column for column in COLUMNS if any(column in row.found for row in found)]
+def _main(found: Sequence[Row]) -> Block:
+    """The rows of published figures, and of others those that were measured."""
+    there = [row for row in found if not row.missing or row.published]
+    if not there:
+        return "No result here has any of them."
+    columns = [column for column in COLUMNS if any(column in row.found for row in there)]
+    published = any(row.published for row in there)
     body = [
-        (row.what, row.theirs, row.plain, *(_cell(row, c) for c in columns), row.mode or "missing")
-        for row in found
+        (
+            row.what,
+            *((row.theirs, row.plain) if published else ()),
+            *(_cell(row, c) for c in columns),
+            row.mode or "missing",
+            row.source.path.name if row.source is not None else ABSENT,
+        )
+        for row in there
     ]
-    return Table(("what", "published", "rr / lr there", *columns, "how"), tuple(body))
+    head = ("what", *(("published", "rr / lr there") if published else ()), *columns, "how", "file")
+    return Table(head, tuple(body))
+
+
+def _beside(results: Sequence[Result]) -> tuple[Block, ...]:
+    found = side_by_side(results)
+    if not found:
+        return ("No result here has a fleet at one rate.",)
+    columns = [column for column in COLUMNS if any(column in values for _, values in found)]
+    body = [
+        (result.scenario, how(result), *(values.get(c, ABSENT) for c in columns), result.path.name)
+        for result, values in found
+    ]
+    return ("P95 TTFT of good answers.", Table(("fleet", "how", *columns, "file"), tuple(body)))
 
 
 def _notes(found: Sequence[Row]) -> list[Block]:
-    notes = dict.fromkeys(f"{row.what}: {row.note}." for row in found if row.note)
+    notes = dict.fromkeys(f"{row.what}: {row.note}." for row in found if row.note and not row.missing)
     return [Listed(tuple(notes))] if notes else []
 
 
@@ -107,11 +151,16 @@ def _nothing(results: Sequence[Result]) -> tuple[Block, ...]:
     return (always, Listed(tuple(found)))
 
 
-def _missing(found: Sequence[Row]) -> Table:
+def _missing(found: Sequence[Row], arms: Sequence[str], out: str) -> tuple[Block, ...]:
     commands: dict[str, list[str]] = {}
     for row in found:
         commands.setdefault(row.command, []).append(row.what)
-    return Table(("what", "command"), tuple(("; ".join(what), each) for each, what in commands.items()), (1,))
+    for arm in arms:
+        commands.setdefault(WITH_ARM.get(arm, WITH_ARMS).format(arm=arm, out=out), []).append(f"arm {arm}")
+    if not commands:
+        return ("Nothing.",)
+    body = tuple(("; ".join(what), each) for each, what in commands.items())
+    return (Table(("what", "command"), body, (1,)),)
 
 
 def _made(results: Sequence[Result]) -> Table:
@@ -124,6 +173,8 @@ def _made(results: Sequence[Result]) -> Table:
             told = f"python {environment['python']}, {told}"
         machine = f"{environment.get('cores', '?')} cores {environment.get('machine', '')}".strip()
         trust = "" if each.worked else " (not to be trusted, says the run)"
+        if each.worked and not each.trusted:
+            trust = f" (not counted: its load was sent {each.late_ms:.0f} ms late)"
         body.append(
             (
                 each.path.name + trust,
@@ -138,6 +189,16 @@ def _made(results: Sequence[Result]) -> Table:
         )
     head = ("file", "scenario", "mode", "seed", "machine", "versions", "date", "command")
     return Table(head, tuple(body), (7,))
+
+
+def _said(results: Sequence[Result]) -> list[Block]:
+    """What the runs say of themselves: checks that failed, and notes."""
+    told = [
+        f"{result.path.name}: {'; '.join((*result.failed_checks, *result.notes))}."
+        for result in results
+        if result.failed_checks or result.notes
+    ]
+    return ["What these runs say of themselves:", Listed(tuple(told))] if told else []
 
 
 def _unread(problems: Sequence[str]) -> list[Block]:
@@ -165,7 +226,6 @@ def _of_result(result: Result) -> Section:
         blocks.append(Table(head, tuple(arms)))
     figures = tuple((name, f"{value:.5g}") for name, value in result.figures.items())
     blocks.append(Table(("figure", "value"), figures))
-    notes = result.data.get("notes")
-    if isinstance(notes, list) and notes:
-        blocks.append(Listed(tuple(str(note) for note in notes)))
+    if result.notes:
+        blocks.append(Listed(tuple(result.notes)))
     return Section(f"{result.name} ({result.mode}, {result.path.name})", tuple(blocks), folded=True)

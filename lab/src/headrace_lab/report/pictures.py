@@ -9,21 +9,27 @@ from typing import Any
 from headrace_lab.plots import bars, curves
 from headrace_lab.plots.bars import Bar, Group
 from headrace_lab.plots.curves import Curve
+from headrace_lab.report.further import FAULTS
 from headrace_lab.report.nothing import FLEETS
 from headrace_lab.report.results import Result, newest
+from headrace_lab.report.rows import COLUMNS, side_by_side
 
 MIDDLE = "middle"
 
 
 def pictures(results: Sequence[Result]) -> dict[str, str]:
     """SVG by title, in the order of the page."""
+    leak = "Long prompts leaked to a cell that must refuse them"
     made = [
         *(_matrix(results, fleet) for fleet in FLEETS),
         _tails(results),
-        _by_arm(
-            results, "capability", "leak", "Long prompts leaked to a cell that must refuse them", 100, "%"
+        _by_arm(results, "capability", "leak", leak, 100, "%"),
+        *(
+            _by_arm(results, "failover", "reroute_p99_ms", f"Reroute P99 after {words}", 1, "ms", kind)
+            for kind, words in {"kill": "SIGKILL of an engine", **FAULTS}.items()
         ),
-        _by_arm(results, "failover", "reroute_p99_ms", "Reroute P99 after SIGKILL", 1, "ms", "kill"),
+        *(_beside(results, mode) for mode in ("live", "sim")),
+        _networks(results),
         _lead(results),
         _validation(results),
     ]
@@ -82,8 +88,44 @@ def _by_arm(
     for mode, result in measured:
         if result is not None and arms:
             values = [result.figure(prefix + arm) for arm in arms]
-            groups.append(Group(mode, [Bar(math.nan if v is None else v * scale) for v in values]))
+            told = ", ".join(part for part in (mode, _rate(result), result.size) if part)
+            groups.append(Group(told, [Bar(math.nan if v is None else v * scale) for v in values]))
     return (title, bars.draw(title, unit, arms, groups)) if groups else None
+
+
+def _beside(results: Sequence[Result], mode: str) -> tuple[str, str] | None:
+    """P95 TTFT of every fleet that was run at one rate, whatever the load."""
+    fleets = [result for result, _ in side_by_side(results) if result.mode == mode and result.whole]
+    arms = [arm for arm in COLUMNS if any(result.figure(f"ttft_p95_ms.{arm}") for result in fleets)]
+    groups = [
+        Group(
+            f"{result.scenario}, {result.load}, {_rate(result)}",
+            [Bar(_number(result.figure(f"ttft_p95_ms.{arm}"))) for arm in arms],
+        )
+        for result in fleets
+    ]
+    title = f"P95 TTFT of arms side by side at one rate ({mode})"
+    return (title, bars.draw(title, "ms", arms, groups)) if groups else None
+
+
+def _rate(result: Result) -> str:
+    return f"{result.rps:.3g} RPS" if result.rps else ""
+
+
+def _networks(results: Sequence[Result]) -> tuple[str, str] | None:
+    """P95 TTFT by condition, live if there is any."""
+    result = newest(results, "jitter", "live") or newest(results, "jitter", "sim")
+    if result is None:
+        return None
+    named = [name.split(".") for name in result.figures if name.startswith("ttft_p95_ms.")]
+    pairs = [(each[1], each[2]) for each in named if len(each) == 3]
+    arms = list(dict.fromkeys(arm for arm, _ in pairs))
+    groups = [
+        Group(condition, [Bar(_number(result.figure(f"ttft_p95_ms.{arm}.{condition}"))) for arm in arms])
+        for condition in dict.fromkeys(condition for _, condition in pairs)
+    ]
+    title = f"P95 TTFT under five networks ({result.mode})"
+    return (title, bars.draw(title, "ms", arms, groups)) if groups else None
 
 
 def _lead(results: Sequence[Result]) -> tuple[str, str] | None:
@@ -96,7 +138,7 @@ def _lead(results: Sequence[Result]) -> tuple[str, str] | None:
     )
     if len(points) < 2:
         return None
-    title = "Lead of GPU telemetry over the SLO's breach (sim)"
+    title = "Lead of GPU telemetry over the SLO's breach, thermal stress (sim)"
     x, y = [at for at, _ in points], [value for _, value in points]
     return title, curves.draw(title, "thermal time constant, s", x, [Curve("mean lead, s", y)])
 

@@ -3,13 +3,20 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from headrace_lab.scenarios import packaged
+from headrace_lab.scenarios.settings import Scenario
+
 FORMS = "*.json"
 UNKNOWN = "not noted"
+ON_TIME = "requests sent on time (P99)"
+TOO_LATE_MS = 250.0
+"""A driver that is later than this measures the machine that it runs on."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +55,84 @@ class Result:
     def date(self) -> str:
         """When it was made; "" where the file does not tell."""
         return str(self.environment.get("date", ""))
+
+    @property
+    def rps(self) -> float:
+        """Requests a second: those of the comparison where rates were searched for; 0 = not told."""
+        rate = self.figure("below_saturation_rps") or self.data.get("rps")
+        return float(rate) if isinstance(rate, int | float) else 0.0
+
+    @property
+    def size(self) -> str:
+        """How much it was made from, for people: faults, or requests, of the arm with the fewest."""
+        faults = [value for name, value in self.figures.items() if name.startswith("faults.")]
+        if faults:
+            return f"{min(faults):g} faults an arm"
+        if (stresses := self.figure("stresses")) is not None:
+            return f"{stresses:g} stresses"
+        requests = [
+            arm["requests"]
+            for arm in self.arms.values()
+            if isinstance(arm, dict) and isinstance(arm.get("requests"), int)
+        ]
+        return f"{min(requests):,} requests an arm" if requests else ""
+
+    @property
+    def own_load(self) -> bool:
+        """Whether it was made with the load that the scenario file gives its scenario, or variant of it."""
+        plan = self._plan
+        if plan is None or not self.load:
+            return True
+        variant = plan.variants.get(self.variant)
+        return self.load == ((variant.load if variant else None) or plan.load)
+
+    @property
+    def whole(self) -> bool:
+        """False where it is a quick one, or shorter, or of fewer faults than the scenario file asks for."""
+        plan, seconds = self._plan, self.data.get("seconds")
+        if self.data.get("quick") or plan is None or not isinstance(seconds, int | float):
+            return not self.data.get("quick")
+        asked = plan.lead.live.seconds if plan.lead is not None and self.mode == "live" else plan.seconds
+        faults = [value for name, value in self.figures.items() if name.startswith("faults.")]
+        least = plan.faults.least if plan.faults is not None and faults else 0
+        return seconds >= asked and min(faults, default=0.0) >= least
+
+    @property
+    def _plan(self) -> Scenario | None:
+        return packaged().scenarios.get(self.scenario)
+
+    @property
+    def failed_checks(self) -> list[str]:
+        """What the run found amiss with its own measurement, enforced or not."""
+        checks = self.data.get("checks")
+        named = checks.items() if isinstance(checks, dict) else ()
+        return [
+            f"{name}: {check.get('found', '')}"
+            for name, check in named
+            if isinstance(check, dict) and check.get("ok") is False
+        ]
+
+    @property
+    def late_ms(self) -> float:
+        """How late the load was sent, P99, of the arm with the worst; 0 where the file does not tell."""
+        by_arm = [value for name, value in self.figures.items() if name.startswith("late_p99_ms.")]
+        if by_arm:
+            return max(by_arm)
+        checks = self.data.get("checks")
+        check = checks.get(ON_TIME) if isinstance(checks, dict) else None
+        said = re.match(r"([\d.]+) ms", str(check.get("found"))) if isinstance(check, dict) else None
+        return float(said[1]) if said else 0.0
+
+    @property
+    def trusted(self) -> bool:
+        """Whether the run can be: it says so, and its load was sent near enough to its time."""
+        return self.worked and self.late_ms <= TOO_LATE_MS
+
+    @property
+    def notes(self) -> list[str]:
+        """What bounds its worth, in its own words."""
+        notes = self.data.get("notes")
+        return [str(note) for note in notes] if isinstance(notes, list) else []
 
     @property
     def worked(self) -> bool:
@@ -101,16 +186,32 @@ def read(path: Path, data: Any) -> Result | None:
     )
 
 
-def newest(
-    results: Sequence[Result], scenario: str, mode: str, kind: str = "", variant: str = ""
-) -> Result | None:
-    """The last made of the trustworthy results of a scenario, mode and variant; `kind` "" = any. A quick
-    one counts only where there is no other."""
-    fitting = [
+def fitting(
+    results: Sequence[Result],
+    scenario: str,
+    mode: str,
+    kind: str = "",
+    variant: str = "",
+    rps: float = 0.0,
+) -> list[Result]:
+    """The trustworthy results of a scenario with its own load, mode and variant, best first; `kind` "" = any.
+
+    Whole ones come before those that were cut short, then those with the rate `rps` (0 = any), then those
+    made last.
+    """
+    found = [
         each
         for each in results
-        if each.worked
+        if each.trusted
+        and each.own_load
         and (each.scenario, each.mode, each.variant) == (scenario, mode, variant)
         and (not kind or each.kind == kind)
     ]
-    return max(fitting, key=lambda each: (not each.data.get("quick"), each.date), default=None)
+    return sorted(found, key=lambda each: (each.whole, not rps or each.rps == rps, each.date), reverse=True)
+
+
+def newest(
+    results: Sequence[Result], scenario: str, mode: str, kind: str = "", variant: str = ""
+) -> Result | None:
+    """The first of `fitting`."""
+    return next(iter(fitting(results, scenario, mode, kind, variant)), None)

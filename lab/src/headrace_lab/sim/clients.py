@@ -27,7 +27,8 @@ class _Asked:
 @dataclass
 class Clients:
     """All clients of one run. Without `again` each request is tried once. With it a try that fails, or
-    has no first token after `attempt_timeout_s`, is followed by another after `retry_after_s`."""
+    has no first token after `attempt_timeout_s`, is followed by another after `retry_after_s`, as long as
+    `timeout_s` since the first one have not passed."""
 
     world: World
     plan: ClientPlan
@@ -88,7 +89,9 @@ class Clients:
 
     def _ended(self, job: Job) -> None:
         asked = self._asked[job.arrival.id % AGAIN_IDS]
-        if job.ok or asked.tries >= self.plan.attempts:
+        again_at = job.ended_at + self.plan.retry_after_s
+        over = again_at >= asked.first.sent_at + self.plan.timeout_s
+        if job.ok or over or asked.tries >= self.plan.attempts:
             return
         again: Arrival = replace(job.arrival, id=job.arrival.id + AGAIN_IDS)
-        self.world.calendar.enter(job.ended_at + self.plan.retry_after_s, self.world.gateway.arrive, again)
+        self.world.calendar.enter(again_at, self.world.gateway.arrive, again)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 if TYPE_CHECKING:
+    from headrace_lab.live.ask import Ask
     from headrace_lab.scenarios import Catalogue
 
 WATCHES_CONTROLLER = frozenset({"dcgm-loss"})
@@ -75,12 +76,28 @@ def sim(
         ask = look_up(options, catalogue, "sim")
     except AskError as error:
         raise typer.BadParameter(str(error)) from error
+    refusal = _refusal(ask, hours)
+    if refusal:
+        raise typer.BadParameter(refusal)
     if tier not in catalogue.tiers:
         raise typer.BadParameter(f"--tier {tier!r}: give one of {', '.join(catalogue.tiers)}")
     check_places(json, None, 0)
     lead = ask.scenario.lead
     healthy = hours if hours is not None else (lead.healthy_hours if lead else 0.0)
     simulate(ask, tier, healthy, new_console(), SystemClock())
+
+
+def _refusal(ask: Ask, hours: float | None) -> str:
+    """Why the options cannot be obeyed; "" where they can."""
+    if hours is not None and ask.scenario.lead is None:
+        return "--hours belongs to lead-time; leave it out"
+    watched = ask.name in WATCHES_CONTROLLER or ask.scenario.lead is not None
+    plain = [name for name, arm in ask.arms.items() if not arm.lifecycle or arm.balancer == "oracle"]
+    if ask.scenario.lead is not None:
+        plain = [name for name in plain if name != "rr"]
+    if watched and plain:
+        return f"arm {plain[0]} has no controller to watch; name arms that have one, as weights or v3"
+    return ""
 
 
 def _with_oracle(name: str, catalogue: Catalogue) -> tuple[str, ...]:

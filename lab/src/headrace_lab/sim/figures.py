@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
 
-from headrace_lab.live.figures import Figures, quantile
+from headrace_lab.live.figures import Figures, reaction_figures
 from headrace_lab.scenarios import CellPlan
 from headrace_lab.sim.run import SimRun
 
@@ -39,17 +39,8 @@ def prefix_hit_rate(run: SimRun) -> Figures:
 
 
 def reactions(run: SimRun, starts_s: Sequence[float], within_s: float) -> Figures:
-    """`reaction_p95_ms.ARM`: from each start of a burst to the first change of weights after it."""
-    times = []
-    for start in starts_s:
-        after = [at for at, _ in run.plans if start < at <= start + within_s]
-        if after:
-            times.append((after[0] - start) * 1e3)
-    return {
-        f"reaction_p95_ms.{run.arm}": quantile(times, 0.95),
-        f"reactions_seen.{run.arm}": float(len(times)),
-        f"bursts.{run.arm}": float(len(starts_s)),
-    }
+    """How soon weights move after bursts, by the plans that the gateway got."""
+    return reaction_figures(run.arm, [at for at, _ in run.plans], starts_s, within_s)
 
 
 def latency_ratios(found: Figures, arms: Sequence[str], condition: str = "") -> Figures:

@@ -15,7 +15,8 @@ from headrace_lab.sim.clients import Clients
 from headrace_lab.sim.faults import Faults
 from headrace_lab.sim.world import Setup, World
 
-DRAIN_S = 30.0
+DRAIN_S = 2.0
+"""Beyond the clients' patience; what is still open then is given up."""
 Script = Callable[[World, Ask], Faults]
 """Enters what happens to the fleet into the world's calendar."""
 
@@ -74,8 +75,7 @@ def run_arm(
     clients = Clients(world, setup.client, again=script is not None and ask.fault is not None)
     faults = script(world, ask) if script is not None else None
     world.run(arrivals, ask.seconds)
-    if world.gateway.outstanding:
-        world.run([], ask.seconds + DRAIN_S)
+    _drain(world, ask.seconds)
     plans = [(at - world.origin, weights) for at, weights in world.plans]
     seen = ArmRun(
         name,
@@ -85,3 +85,12 @@ def run_arm(
         condition=condition,
     )
     return SimRun(seen, world, plans)
+
+
+def _drain(world: World, sent_s: float) -> None:
+    """Let what is open end, or its client lose patience, as live clients do."""
+    gateway = world.gateway
+    if gateway.outstanding:
+        world.run([], sent_s + world.setup.client.timeout_s + DRAIN_S)
+    for job in list(gateway.outstanding.values()):
+        gateway.give_up(world.clock.now(), job)

@@ -41,7 +41,7 @@ def run_networks(ask: Ask, said: Said) -> list[SimRun]:
 def run_faults(ask: Ask, said: Said) -> list[SimRun]:
     """All arms under the scenario's faults; clients of `failover` try again."""
     script = SCRIPTS[ask.name]
-    setup, arrivals = setup_of(ask, checks=True), arrivals_of(ask)
+    setup, arrivals = setup_of(ask, checks=True, reports=True), arrivals_of(ask)
     runs = []
     for name in ask.arms:
         runs.append(run_arm(ask, name, setup, arrivals, script))
@@ -120,11 +120,13 @@ def failover(runs: Sequence[SimRun], ask: Ask) -> Figures:
 
 def exporters(runs: Sequence[SimRun], ask: Ask) -> Figures:
     """Success while exporters are silent, and how soon the fallback is in force."""
+    return common(runs, ask) | figures.fallbacks([run.seen for run in runs])
+
+
+def saturation(runs: Sequence[SimRun], ask: Ask) -> Figures:
+    """How far apart the arms are where none can carry the load."""
     found = common(runs, ask)
-    for run in runs:
-        found |= figures.notices(run.seen.faults, "fallback_ms")
-        found["success"] = figures.share([r.first_ok for r in run.seen.records])
-    return found
+    return found | figures.meeting(found, [run.arm for run in runs])
 
 
 def jitter(runs: Sequence[SimRun], ask: Ask) -> Figures:

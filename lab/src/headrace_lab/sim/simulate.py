@@ -11,6 +11,7 @@ from rich.console import Console
 from headrace_lab.demo.display import number, say
 from headrace_lab.live.ask import Ask
 from headrace_lab.live.figures import Figures
+from headrace_lab.live.report import few_faults, findings
 from headrace_lab.load.summary import arm as summary
 from headrace_lab.sim import scenarios
 from headrace_lab.sim.fleets import run_fleet
@@ -29,6 +30,7 @@ ASSESS: dict[str, Assess] = {
     "jitter": scenarios.jitter,
     "failover": scenarios.failover,
     "dcgm-loss": scenarios.exporters,
+    "saturation": scenarios.saturation,
 }
 
 
@@ -38,8 +40,11 @@ def simulate(ask: Ask, tier: str, hours: float, console: Console, clock: Clock) 
     say(console, f"{ask.name}, load {ask.load_name}, seed {ask.seed}, in simulation")
     runs, figures, more = _run(ask, tier, hours, lambda text: say(console, text))
     show(console, ask, runs, figures)
+    notes = [*few_faults(ask), *findings(ask, figures)]
+    for note in notes:
+        say(console, f"note: {note}")
     if ask.options.json_path is not None:
-        write(ask.options.json_path, as_json(ask, runs, figures, more, clock), runs)
+        write(ask.options.json_path, as_json(ask, runs, figures, more | {"notes": notes}, clock), runs)
         say(console, f"result in {ask.options.json_path}")
 
 

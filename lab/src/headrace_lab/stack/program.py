@@ -13,7 +13,8 @@ from pathlib import Path
 from headrace_lab.stack import tether
 from headrace_shared.clock import Clock
 
-KILL_WAIT_S = 5.0
+KILL_WAIT_S = 20.0
+"""A machine that is out of breath takes seconds to let go of a program."""
 
 
 class StackError(Exception):

@@ -11,6 +11,7 @@ from headrace_lab.live.ask import Ask, Options, look_up
 from headrace_lab.live.assess import assess
 from headrace_lab.live.layout import lay_out
 from headrace_lab.live.outcome import Outcome, trust
+from headrace_lab.live.report import findings
 from headrace_lab.live.seen import ArmRun
 from headrace_lab.scenarios import packaged
 from tests.unit.lab.live.making import at, fault, run, sample
@@ -56,7 +57,21 @@ def test_bursts_are_those_of_the_load() -> None:
     found = assess([run("weights", samples=samples)], ask("burst", "weights"), LAYOUT)
     assert found["bursts.weights"] == 4.0
     assert found["reactions_seen.weights"] == 1.0
-    assert found["reaction_p95_ms.weights"] == pytest.approx(1000.0)
+    assert found["reaction_p95_ms.weights"] is None
+    (said,) = findings(ask("burst", "weights"), found)
+    assert "1 of 4 bursts" in said
+
+
+def test_above_saturation_arms_should_meet_and_the_result_says_how_far_they_do() -> None:
+    runs = [
+        run(arm, records=tuple(at(20 + i, ms) for i in range(9))) for arm, ms in (("rr", 100), ("lr", 110))
+    ]
+    wanted = ask("saturation", "rr", "lr")
+    found = assess(runs, wanted, LAYOUT)
+    assert found["ttft_p99_spread"] == pytest.approx(0.1)
+    (said,) = findings(wanted, found)
+    assert "should meet" in said
+    assert "10.0 % above" in said
 
 
 def test_capability_has_leaks_or_refusals() -> None:
@@ -110,4 +125,5 @@ def test_the_result_has_the_form_that_all_results_share() -> None:
     assert set(data["arms"]["rr"]["per_cell"]) == set(LAYOUT.plans)
     assert data["faults"]["weights"][0]["at_s"] == 20.0
     assert data["figures"]["detect_ms_p50"] == pytest.approx(50.0)
+    assert {"late_p99_ms.rr", "late_p99_ms.weights"} <= set(data["figures"])
     assert data["notes"] == ["a note"]

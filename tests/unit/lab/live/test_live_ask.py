@@ -69,6 +69,7 @@ def test_a_variant_replaces_fleet_or_load() -> None:
         ("failover", {"arms": ("random",)}, "rr"),
         ("failover", {"load": "chat"}, "baseline_mixed"),
         ("capability", {"variant": "x"}, "all_long"),
+        ("failover", {"networks": ("spread", "step")}, "one network"),
     ],
 )
 def test_a_wrong_option_is_answered_with_what_there_is(

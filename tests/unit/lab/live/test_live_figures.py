@@ -114,6 +114,43 @@ def test_reaction_is_the_first_change_of_weights_after_a_burst() -> None:
     assert calm["reactions_seen.weights"] == 0.0
 
 
+def test_a_burst_that_no_weight_answered_leaves_no_p95() -> None:
+    """Its time is not known, and the others' alone would look better than it was."""
+    found = figures.reaction_figures("weights", [15.4, 75.2], [15.0, 45.0, 75.0], 30.0)
+    assert found["reaction_p95_ms.weights"] is None
+    assert (found["reactions_seen.weights"], found["bursts.weights"]) == (2.0, 3.0)
+
+
+def test_weights_that_move_all_the_time_are_seen_to() -> None:
+    found = figures.reaction_figures("weights", [t / 2 for t in range(300)], [15.1, 45.1], 30.0)
+    assert found["reaction_p95_ms.weights"] == pytest.approx(400.0)
+    assert found["reaction_usual_p95_ms.weights"] == pytest.approx(400.0)
+    calm = figures.reaction_figures("weights", [15.5, 45.5], [15.0, 45.0], 30.0)
+    assert calm["reaction_p95_ms.weights"] == pytest.approx(500.0)
+    assert calm["reaction_usual_p95_ms.weights"] is None, "after the last burst nothing moved any more"
+
+
+def test_figures_without_an_arm_are_those_of_the_default_whatever_the_order() -> None:
+    quick = run("weights", faults=(fault(10, gone_s=10.04),))
+    slow = run("v3", faults=(fault(10, gone_s=10.5),))
+    assert figures.detections([quick, slow])["detect_ms_p99"] == pytest.approx(40.0)
+    assert figures.detections([slow])["detect_ms_p99"] == pytest.approx(500.0)
+    lost = [
+        run(arm, records=(at(11, first_ok=ok),), faults=(fault(10, kind="exporter", noticed_s=10 + s),))
+        for arm, ok, s in (("weights", True, 0.3), ("v3", False, 0.4))
+    ]
+    found = figures.fallbacks(lost)
+    assert (found["success"], found["success_whole.v3"]) == (1.0, 0.0)
+    assert found["fallback_ms_max"] == found["fallback_ms_max.weights"] == pytest.approx(300.0)
+    assert found["fallback_ms_max.v3"] == pytest.approx(400.0)
+
+
+def test_arms_that_should_meet_are_told_how_far_apart_they_are() -> None:
+    p99 = {"ttft_p99_ms.rr": 1000.0, "ttft_p99_ms.weights": 1030.0, "ttft_p99_ms.lr": None}
+    assert figures.meeting(p99, ["rr", "lr", "weights"])["ttft_p99_spread"] == pytest.approx(0.03)
+    assert figures.meeting(p99, ["rr"])["ttft_p99_spread"] is None
+
+
 def test_network_gain_is_by_condition_against_eight_signals() -> None:
     def one(arm: str, condition: str, ttft: float) -> figures.ArmRun:
         return run(arm, condition=condition, records=tuple(at(20 + i, ttft) for i in range(40)))
@@ -123,6 +160,7 @@ def test_network_gain_is_by_condition_against_eight_signals() -> None:
     assert found["network_gain.clean"] == 0.0
     assert found["network_gain.noisy"] == pytest.approx(0.3)
     assert "network_gain_vs_rr.noisy" not in found
+    assert found["success.v3.noisy"] == 1.0
     more = [*runs, one("weights", "noisy", 60), one("oracle", "noisy", 40)]
     found = figures.network_gain(more, 10.0)
     assert found["network_gain_weights.noisy"] == pytest.approx(0.4)

@@ -89,5 +89,8 @@ def test_leads_are_the_breach_of_the_plain_gateway_less_the_alert() -> None:
     # Five of its requests make a window: the fifth is due at 12.0, and has waited for the SLO at 12.25.
     assert found["lead_s_mean"] == found["lead_s_min"] == pytest.approx(12.25 - 11.0)
     assert found["lead_s_mean.thermal"] == found["lead_s_mean"]
+    assert found["unwarned"] == 0.0
+    silent = run("weights", faults=tuple(struck), unloaded_ms=usual)
+    assert lead_figures([plain, silent], PLAN, 2.5)["unwarned"] == 1.0, "a breach without an alert"
     assert found["false_alarms"] == 1.0
     assert found["slo_breaches"] == 0.0

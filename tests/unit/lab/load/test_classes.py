@@ -15,11 +15,15 @@ from headrace_lab.load.arrivals import Arrival
 from headrace_lab.load.classes import generate
 from headrace_lab.load.prompts import prefixed, sized
 from headrace_lab.load.traces import FOLDER, read_trace
-from headrace_lab.scenarios import packaged
+from headrace_lab.scenarios import TraceLoad, packaged
 
 LOADS = packaged().loads
 CLASSES = packaged().matrix_loads
-TRACES = packaged().matrix_traces
+TRACES = [
+    name
+    for name in packaged().matrix_traces
+    if isinstance(load := packaged().load(name), TraceLoad) and load.arrivals == "own"
+]
 
 
 def made(name: str, rps: float = 10, seconds: float = 300, seed: int = 5, most: int = 32768) -> list[Arrival]:

@@ -56,3 +56,41 @@ def test_the_axis_has_round_numbers() -> None:
     assert ticks == ["0.00", "0.50", "1.00", "1.50"]
     large = bars.draw("t", "ms", ["one"], [Group("g", [Bar(4200.0)])])
     assert ">4,000<" in large
+
+
+def test_a_value_below_nothing_is_written_and_has_no_height() -> None:
+    svg = bars.draw("t", "ms", ["one", "two"], [Group("g", [Bar(-12.0), Bar(30.0)])])
+    ElementTree.fromstring(svg)
+    assert heights(svg)[0] == 0.0
+    assert ">-12<" in svg
+
+
+def test_values_stand_over_bars_where_there_is_room() -> None:
+    wide = bars.draw("t", "ms", ["one"], [Group("g", [Bar(1234.0)])])
+    assert ">1,234<" in wide
+    crowd = [Group(f"g{n}", [Bar(1234.0)] * 5) for n in range(8)]
+    assert ">1,234<" not in bars.draw("t", "ms", list("abcde"), crowd)
+
+
+def test_an_arm_has_one_colour_in_all_pictures() -> None:
+    def colours(series: list[str]) -> dict[str, str]:
+        svg = bars.draw("t", "x", series, [Group("g", [Bar(1.0)] * len(series))])
+        found = re.findall(r'fill="(#[0-9a-f]+)"><title>', svg)
+        return dict(zip(series, found, strict=True))
+
+    few, many = colours(["rr", "weights"]), colours(["lr", "weights", "other", "rr", "more"])
+    assert few["weights"] == many["weights"] != few["rr"] == many["rr"]
+    assert len(set(many.values())) == 5
+    assert len(colours([f"s{n}" for n in range(20)])) == 20
+
+
+def test_a_long_legend_goes_on_in_further_rows_and_the_bars_below_it() -> None:
+    names = [f"a-router-with-policy-{n}" for n in range(9)]
+    svg = bars.draw("t", "ms", names, [Group("g", [Bar(1.0)] * 9)])
+    ElementTree.fromstring(svg)
+    places = [(float(x), float(y)) for x, y in re.findall(r'<text x="(\d+)" y="(\d+)">a-router', svg)]
+    assert len(places) == 9
+    assert len({y for _, y in places}) > 1
+    assert all(x + 6.6 * len(names[0]) < bars.WIDTH - 60 for x, _ in places), "the unit stands at the right"
+    (shift,) = re.findall(r"translate\(0 (\d+)\)", svg)
+    assert int(shift) > 0

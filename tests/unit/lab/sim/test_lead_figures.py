@@ -47,3 +47,5 @@ def test_leads_are_those_of_stresses_that_broke_the_slo() -> None:
     assert (figures["stresses"], figures["alerts"], figures["breaches_under_rr"]) == (3, 3, 2)
     assert figures["lead_s_mean.thermal.5s"] == pytest.approx(4.0)
     assert figures["slo_breaches"] == 0
+    assert figures["unwarned"] == 0
+    assert lead_figures([*found, warned(None, 70.0)], 20.0)["unwarned"] == 1, "it has no lead to count"
