@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from headrace_lab.scenarios import Catalogue, FaultKind, FaultTimes, FleetPlan, LoadClass, Network, TraceLoad
 from headrace_lab.scenarios.settings import Arm, Mode, Scenario
@@ -15,7 +17,8 @@ class AskError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """The command line; None or "" = as the scenario file has it."""
+    """The command line; None or "" = as the scenario file has it. `settings` are merged over those of
+    every arm's controller (simulations only)."""
 
     name: str
     kind: str = ""
@@ -28,6 +31,7 @@ class Options:
     seed: int = 1
     json_path: Path | None = None
     keep_logs: Path | None = None
+    settings: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

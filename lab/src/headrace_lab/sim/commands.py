@@ -40,6 +40,12 @@ def sim(
         ),
     ] = None,
     seed: Annotated[int, typer.Option(help="Fixes the load and all that is left to chance.", min=0)] = 1,
+    settings: Annotated[
+        Path | None,
+        typer.Option(
+            help="A part of a controller's settings file, tried in all arms that have a controller."
+        ),
+    ] = None,
     json: Annotated[Path | None, typer.Option(help="Write the result here, raw records beside it.")] = None,
 ) -> None:
     """Run a scenario in simulation: the same engines and the controller's own code on a virtual clock.
@@ -54,6 +60,7 @@ def sim(
     from headrace_lab.live.ask import AskError, Options, look_up
     from headrace_lab.scenarios import packaged
     from headrace_lab.sim.simulate import simulate
+    from headrace_lab.sim.tried import check_settings, read_settings
     from headrace_lab.tables import new_console
     from headrace_shared import log
     from headrace_shared.clock import SystemClock
@@ -72,8 +79,10 @@ def sim(
             seconds=seconds,
             seed=seed,
             json_path=json,
+            settings=read_settings(settings) if settings is not None else {},
         )
         ask = look_up(options, catalogue, "sim")
+        check_settings(ask.arms.values(), options.settings)
     except AskError as error:
         raise typer.BadParameter(str(error)) from error
     refusal = _refusal(ask, hours)

@@ -30,6 +30,7 @@ def as_json(
         "load": ask.load_name,
         "variant": ask.options.variant,
         "kind": ask.kind,
+        **({"settings": dict(ask.options.settings)} if ask.options.settings else {}),
         "scenario_file_version": ask.catalogue.version,
         "fleet": [
             {

@@ -42,6 +42,7 @@ def setup_of(ask: Ask, network: str = "", **changes: Any) -> Setup:
         network=ask.catalogue.network(name),
         gateway=ask.catalogue.gateway,
         client=ask.catalogue.client,
+        changes=ask.options.settings,
         **changes,
     )
 
