@@ -22,7 +22,7 @@ from headrace_shared.clock import SystemClock
 from headrace_shared.net import HostPort
 from tests.e2e.xds.cells import Cell
 from tests.e2e.xds.envoy import running_envoy
-from tests.e2e.xds.stack import GATEWAY, Control, Stack, until_async
+from tests.e2e.xds.stack import GATEWAY, PATIENT_CHECKS_S, Control, Stack, until_async
 from tests.support.ports import free_port
 
 MODEL = "m"
@@ -70,7 +70,11 @@ class PickedControl(Control):
     """The controller's side with a picker; `stall_s` is how long each message of a stream waits."""
 
     def __init__(self, gateway: GatewaySettings, picker_settings: PickerSettings) -> None:
-        super().__init__(gateway, EnvoySettings(expose_upstream=True))
+        # Nobody is asked a second time, nor taken out, for being late: a busy machine is.
+        settings = EnvoySettings(
+            expose_upstream=True, health_check_timeout_s=PATIENT_CHECKS_S, hedge_after_s=20.0
+        )
+        super().__init__(gateway, settings)
         self.picker_settings = picker_settings
         self.picker = ScriptedPicker(picker_settings)
         self.served: list[Served] = []
@@ -163,6 +167,7 @@ async def running_stack(
             async with aiohttp.ClientSession(timeout=timeout) as session:
                 stack = PickedStack(control, envoy, f"http://127.0.0.1:{port}", session)
                 await control.in_force()
+                await stack.passing()
                 yield stack
     finally:
         await control.stop()

@@ -75,6 +75,9 @@ async def test_the_lines_that_are_shown_are_all_that_is_needed(tmp_path: Path) -
         assert asked.key
         assert asked.size
         assert asked.streams is False
+        for name in ("max_completion_tokens", "max_output_tokens"):
+            assert await served_by(stack, 1, **{name: 9}) == {"a": 1}
+            assert control.picker.asks[-1].output == 9, name
         await until(lambda: len(control.served) == 0 or control.picker.book.open_requests == 0)
 
 

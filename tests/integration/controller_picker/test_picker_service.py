@@ -74,7 +74,7 @@ class Served_:  # noqa: N801
         self.raw: Any
 
     def call(self, gateway: str = GATEWAY) -> Any:
-        return self.stub.Process(metadata=((GATEWAY_METADATA, gateway),), timeout=20)
+        return self.stub.Process(metadata=((GATEWAY_METADATA, gateway),), timeout=60)
 
 
 @asynccontextmanager
@@ -115,7 +115,7 @@ def endpoints(answer: Any) -> list[str]:
 
 
 async def until_closed(served: Served_) -> None:
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(30):
         while served.picker.book.open_requests:  # noqa: ASYNC110 (the server's own task)
             await asyncio.sleep(0.005)
 
@@ -175,7 +175,7 @@ async def test_who_asks_nothing_is_not_waited_for() -> None:
 
 async def test_what_is_no_message_ends_its_call_alone() -> None:
     async with serving() as served:
-        call = served.raw(metadata=((GATEWAY_METADATA, GATEWAY),), timeout=20)
+        call = served.raw(metadata=((GATEWAY_METADATA, GATEWAY),), timeout=60)
         await call.write(b"\xff\xff")
         assert await call.code() is grpc.StatusCode.INTERNAL
         call = served.call()
@@ -190,7 +190,7 @@ async def test_what_comes_out_of_turn_ends_its_call() -> None:
             call = served.call()
             for each in said:
                 await call.write(each)
-            async with asyncio.timeout(5):
+            async with asyncio.timeout(30):
                 while await call.read() is not grpc.aio.EOF:
                     pass
                 assert await call.code() is grpc.StatusCode.OK
@@ -284,6 +284,19 @@ async def test_two_requests_of_one_id_are_two() -> None:
             await call.write(first("same"))
             await call.read()
         assert served.picker.book.open_requests == 2
+        for call in calls:
+            call.cancel()
+        await until_closed(served)
+
+
+async def test_an_id_that_looks_like_ours_is_another_request_all_the_same() -> None:
+    async with serving() as served:
+        calls = []
+        for key in ("same", "same#1", "same"):
+            calls.append(served.call())
+            await calls[-1].write(first(key))
+            await calls[-1].read()
+        assert served.picker.book.open_requests == 3
         for call in calls:
             call.cancel()
         await until_closed(served)

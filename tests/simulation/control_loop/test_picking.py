@@ -201,6 +201,29 @@ def test_it_says_when_it_stands_aside_and_when_it_is_back() -> None:
     assert len(region.said) == 4, "once for each change"
 
 
+def test_what_is_left_to_the_weights_is_no_answer_of_another_than_the_named() -> None:
+    region = Picked("a", "b", more="")
+    region.picking.picker._settings = region.settings.picker.model_copy(update={"trickle": 1.0})
+    served = region.picking.service._hooks.on_served
+
+    def answered(by: str) -> None:
+        found = region.picking.picker.answered(f"r{region.asked}", region.clock.now() + 0.1, by)
+        assert found is not None
+        served(found)
+
+    assert region.pick().outcome is Outcome.LEFT
+    answered("127.0.0.1:8000")
+    assert sampled(region, "headrace_picks_served_total", by="other") == 0
+    region.picking.picker._settings = region.settings.picker
+    named, other, *_ = region.pick().addresses
+    answered(named)
+    region.pick()
+    answered("127.0.0.1:9999")
+    assert named != other
+    assert sampled(region, "headrace_picks_served_total", by="named") == 1
+    assert sampled(region, "headrace_picks_served_total", by="other") == 1
+
+
 def sampled(region: Picked, name: str, **labels: str) -> float | None:
     return region.registry.get_sample_value(name, labels)
 

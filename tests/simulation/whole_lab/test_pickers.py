@@ -81,6 +81,19 @@ def test_pickers_share_the_arrivals_and_nothing_else() -> None:
     assert len({id(picker.book) for picker in made.pickers.pickers}) == 4
 
 
+@pytest.mark.parametrize("arm", ["headrace", "headrace_4", "headrace_16"])
+def test_pickers_that_know_the_same_do_not_all_name_the_same(arm: str) -> None:
+    """Ten requests come between two beats, to pickers that hear of each other's by beats alone."""
+    made = world(arm, fleet(8))
+    jobs = made.run(every(0.05, 40.0), 70.0)
+    assert all(job.ok for job in jobs)
+    assert max(shares(jobs).values()) < 2.0 / 8
+    between = [jobs[first : first + 10] for first in range(0, len(jobs) - 9, 10)]
+    most = [max(shares(each).values()) for each in between]
+    assert max(most) <= 0.7
+    assert sum(most) / len(most) < 0.4
+
+
 class _Samples:
     def __init__(self, picker: object) -> None:
         self.picker_samples = list(picker._learner.samples.values())  # type: ignore[attr-defined]

@@ -83,6 +83,7 @@ class PickMetrics:
 
     def served(self, served: Served) -> None:
         """What became of a request."""
-        (self._as_named if served.as_named else self._elsewhere).inc()
+        if served.named:
+            (self._as_named if served.as_named else self._elsewhere).inc()
         if served.observed_s is not None and served.predicted_s:
             self._error.observe(abs(served.observed_s - served.predicted_s) / served.predicted_s)

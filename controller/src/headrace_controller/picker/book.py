@@ -145,7 +145,8 @@ class Book:
         row[RUNNING] += 1
         row[HEAD] = next(iter(queue.values())).tokens
         if request.due is not None:
-            heapq.heappush(self._due, (request.due, key))
+            # What ends before it is due stays here till then: no longer than it could have been open.
+            heapq.heappush(self._due, (min(request.due, request.sent_at + self._expiry_s), key))
 
     def get_open(self, key: str) -> Open | None:
         """A request under way."""
@@ -173,8 +174,8 @@ class Book:
         """A request has ended without an answer; None where it is not open."""
         return self.answer(key, now, streams=False)
 
-    def settle(self, now: float) -> None:
-        """Take out what time alone ends."""
+    def settle(self, now: float) -> list[str]:
+        """Take out what time alone ends; the requests that ran out of time and are not open any more."""
         while self._due and self._due[0][0] <= now:
             _, key = heapq.heappop(self._due)
             request = self._open.get(key)
@@ -184,12 +185,15 @@ class Book:
             _, slot, _ = heapq.heappop(self._ends)
             self._decoding[slot] -= 1
             self._left(slot)
+        lost = []
         while self._open:
             key, request = next(iter(self._open.items()))
             if request.sent_at + self._expiry_s > now:
                 break
             self.end(key, now)
-            self.lost += 1
+            lost.append(key)
+        self.lost += len(lost)
+        return lost
 
     # What engines say.
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
@@ -60,12 +61,16 @@ def choose(
 
     Cells that cost at most `tolerance` more than the cheapest are equal, and `chance` in [0, 1) takes
     one of them: several pickers that know the same do not all take the same. The first of the
-    `preferred` positions that costs at most `balance` more than the cheapest goes before them.
+    `preferred` positions that costs at most `balance` more than the cheapest goes before them. A cost that
+    is no number is that of a cell that may not be named.
     """
     cost = cost.copy() if usable is None else np.where(usable, cost, np.inf)
     if not len(cost):
         return None
     least = float(cost[cost.argmin()])
+    if math.isnan(least):
+        cost[np.isnan(cost)] = np.inf
+        least = float(cost.min())
     if not np.isfinite(least):
         return None
     kept = least * (1.0 + balance) + BAND_S

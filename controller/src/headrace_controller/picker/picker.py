@@ -181,8 +181,8 @@ class Picker:
             self.sizes.learn(ask.model, ask.size, prompt_tokens)
         as_named = bool(followed.pick.addresses) and address == followed.pick.addresses[0]
         cell = "" if place is None else lineup.ids[place]
-        served = Served(cell, as_named, None, None)
-        self._judge(followed, slot, as_named, status, now)
+        served = Served(cell, as_named, None, None, named=bool(followed.pick.cells))
+        self._judge(followed, slot, address, as_named, status, now)
         if request is not None and good and ask.streams:
             served = self._learn(followed, request, slot, cell, as_named, now)
         if good:
@@ -303,9 +303,12 @@ class Picker:
             return None
         return place
 
-    def _judge(self, followed: Followed, slot: int, as_named: bool, status: int, now: float) -> None:
+    def _judge(
+        self, followed: Followed, slot: int, address: str, as_named: bool, status: int, now: float
+    ) -> None:
         """Note whether the named cell could be used at this gateway."""
-        if not followed.pick.cells:
+        if not followed.pick.cells or (not address and 0 < status < FIRST_FAILURE):
+            # What the gateway itself turned away, such as a client without a key, came to no cell.
             return
         ejections = self._ejections.setdefault(followed.gateway, Ejections())
         named = self.book.get(followed.pick.cells[0])
@@ -324,7 +327,7 @@ class Picker:
         observed = now - request.sent_at
         if not as_named:
             # What a first try at another cell took is in it.
-            return Served(cell, False, observed, None)
+            return Served(cell, False, observed, None, named=bool(followed.pick.cells))
         saving = followed.cached * followed.s_per_token
         self.cache_check.answered(slot, request.tokens + followed.cached, followed.held)
         if saving > 0.0 and not self.cache_check.counts(slot):
@@ -345,13 +348,8 @@ class Picker:
             self.prefixes.note(slot, ask.blocks, now)
 
     def _settle(self, now: float) -> None:
-        lost = self.book.lost
-        self.book.settle(now)
-        if self.book.lost != lost or len(self._followed) > 2 * self.book.open_requests + 64:
-            open_now = self.book
-            self._followed = {
-                key: each for key, each in self._followed.items() if open_now.get_open(key) is not None
-            }
+        for key in self.book.settle(now):
+            self._followed.pop(key, None)
 
 
 def _both(one: Flags | None, other: Flags | None) -> Flags | None:

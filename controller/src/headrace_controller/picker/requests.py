@@ -68,11 +68,13 @@ class Pick:
 
 @dataclass(frozen=True, slots=True)
 class Served:
-    """What became of a request that was followed. `as_named`: the first cell named served it. Times in s,
-    None = not known; `error` says why the picker now stands aside, "" = it does not."""
+    """What became of a request that was followed. `named`: it was named a cell, and not left to the weights;
+    `as_named`: the first cell named served it. Times in s, None = not known; `error` says why the picker now
+    stands aside, "" = it does not."""
 
     cell: str
     as_named: bool
     observed_s: float | None
     predicted_s: float | None
     error: str = ""
+    named: bool = True

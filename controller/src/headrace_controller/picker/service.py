@@ -150,9 +150,13 @@ class PickerService:
 
     def _pick(self, gateway: str, ask: Ask, now: float) -> tuple[Ask, Pick]:
         """The pick, and the request by the key that it is followed by."""
-        if not ask.key or self._picker.book.get_open(ask.key) is not None:
+        key = ask.key
+        while not key or self._picker.book.get_open(key) is not None:
+            # Clients may choose their ids: one may also look like ours.
             self._count += 1
-            ask = dataclasses.replace(ask, key=f"{ask.key}{_TAG}{self._count}")
+            key = f"{ask.key}{_TAG}{self._count}"
+        if key != ask.key:
+            ask = dataclasses.replace(ask, key=key)
         if len(self._unanswered) >= MAX_STREAMS:
             return ask, Pick(Outcome.BUSY)
         try:

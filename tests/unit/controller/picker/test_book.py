@@ -94,6 +94,25 @@ def test_what_has_no_answer_runs_out_of_time() -> None:
     assert book.answer("r", EXPIRY_S + 1, streams=True) is None
 
 
+def test_settling_says_which_requests_ran_out_of_time() -> None:
+    book = book_of("a")
+    for number in range(3):
+        send(book, f"r{number}", at=float(number))
+    book.end("r1", 3.0)
+    assert book.settle(EXPIRY_S - 0.1) == []
+    assert book.settle(EXPIRY_S + 5.0) == ["r0", "r2"]
+    assert book.settle(EXPIRY_S + 9.0) == []
+
+
+def test_a_prompt_that_is_due_in_a_year_is_not_remembered_for_a_year() -> None:
+    book = book_of("a")
+    for number in range(10):
+        send(book, f"r{number}", due=1e7)
+        book.end(f"r{number}", 0.1)
+    book.settle(EXPIRY_S)
+    assert not book._due
+
+
 def test_a_key_that_comes_again_replaces_the_request() -> None:
     book = book_of("a", "b")
     send(book, "r")

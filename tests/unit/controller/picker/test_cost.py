@@ -118,6 +118,14 @@ def test_affinity_yields_when_its_cell_costs_too_much(balance: float, first: int
     assert (choice.first, choice.by_affinity) == (first, first == 2)
 
 
+def test_a_cost_that_is_no_number_keeps_its_cell_out_and_no_other() -> None:
+    unknown = np.array([np.nan, 1.0, 2.0])
+    choice = choose(unknown, None, 0.1, 0.99, preferred=(0,), balance=9.0)
+    assert choice is not None
+    assert (choice.first, choice.fallbacks) == (1, [2])
+    assert choose(np.array([np.nan, np.inf]), None, 0.1, 0.5) is None
+
+
 def test_who_is_not_usable_is_not_named_by_any_way() -> None:
     usable = np.array([False, False, True, True])
     choice = choose(COST, usable, 9.0, 0.0, preferred=(0, 1), balance=9.0)

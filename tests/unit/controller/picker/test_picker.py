@@ -88,6 +88,19 @@ def test_a_share_is_left_to_the_weights_and_followed_all_the_same() -> None:
     served = picker.answered(left, 1.0, "b:80")
     assert served is not None
     assert (served.cell, served.as_named, served.observed_s) == ("b", False, 1.0)
+    assert not served.named
+
+
+def test_what_ran_out_of_time_is_not_followed_any_more() -> None:
+    picker = picker_of(expiry_s=5)
+    line_up(picker, "ab")
+    for number in range(5):
+        pick(picker, f"old{number}")
+    line_up(picker, "ab", now=6.0)
+    pick(picker, "new", now=6.0)
+    assert set(picker._followed) == {"new"}
+    assert picker.answered("old0", 6.1, "a:80") is None
+    assert picker.book.lost == 5
 
 
 def test_it_learns_how_fast_cells_are_and_predicts_it() -> None:
@@ -188,13 +201,23 @@ def test_a_failing_cell_is_ejected_at_its_gateway_and_comes_back() -> None:
 
 
 def test_answers_of_the_gateway_itself_and_5xx_count_as_failures_and_4xx_do_not() -> None:
-    for address, status, ejected in (("", 503, True), ("a:80", 502, True), ("a:80", 400, False)):
+    answers = (("", 503, True), ("", 0, True), ("a:80", 502, True), ("a:80", 400, False), ("", 429, False))
+    for address, status, ejected in answers:
         picker = picker_of()
         line_up(picker, "a")
         for number in range(FAILURES):
             pick(picker, f"r{number}")
             picker.answered(f"r{number}", 0.1, address, status)
         assert (pick(picker, "x").outcome is Outcome.NO_CELL) is ejected
+
+
+def test_what_the_gateway_turned_away_clears_nobody_either() -> None:
+    picker = picker_of()
+    line_up(picker, "a")
+    for number, status in enumerate((503, 503, 401, 503)):
+        pick(picker, f"r{number}")
+        picker.answered(f"r{number}", 0.1, "", status)
+    assert pick(picker, "x").outcome is Outcome.NO_CELL
 
 
 def test_what_failed_teaches_nothing_of_speed() -> None:
