@@ -36,11 +36,14 @@ class Picked(Region):
             self.join(cell)
         self.round()
 
-    def join(self, cell: str, length: int = 4096, host: str = "127.0.0.1", gpu: str = "") -> None:
+    def join(
+        self, cell: str, length: int = 4096, host: str = "127.0.0.1", gpu: str = "", engine: str = "vllm"
+    ) -> None:
         self.ports.setdefault(cell, max(self.ports.values(), default=7999) + 1)
         facts = pb.CellFacts(
             cell_id=cell,
             address=pb.Address(host=host, port=self.ports[cell]),
+            engine_kind=engine,
             models=[pb.ModelFacts(id="m", max_model_len=length)],
             gpus=[pb.GpuFacts(uuid=cell, name=gpu)] if gpu else [],
         )
@@ -163,6 +166,21 @@ def test_what_engines_say_moves_it_within_a_beat() -> None:
     assert {region.pick().cells[0] for _ in range(20)} == {"b"}
 
 
+def test_a_prompt_of_others_shows_by_what_answers_beside_it_do_not_generate() -> None:
+    """Nobody waits anywhere, and as many run; c counts tokens only when an answer ends."""
+    region = Picked("a", "b")
+    region.join("c", engine="sglang")
+    region.round()
+    for step in range(1, 12):
+        region.tick()
+        for cell, each in (("a", 20 * step), ("b", 20 * min(step, 8)), ("c", 20 * min(step, 8))):
+            region.tell(cell, in_flight=4, work=pb.WorkTotals(generated_tokens=each))
+    table, slots = region.picking.picker.book.table, region.picking.picker.book.cells()
+    met = region.picking.picker.sizes.met_tokens("m")
+    assert [table[slots[cell], cost.OTHERS] for cell in "abc"] == [0.0, met, 0.0]
+    assert "b" not in {region.pick().cells[0] for _ in range(4)}
+
+
 def test_a_controller_that_starts_anew_goes_by_engines_figures() -> None:
     """Its book is empty; what an earlier one has sent is in the engines' queues."""
     region = Picked()
@@ -173,7 +191,7 @@ def test_a_controller_that_starts_anew_goes_by_engines_figures() -> None:
         region.tell("b")
         region.tick()
     table, slots = region.picking.picker.book.table, region.picking.picker.book.cells()
-    assert table[slots["a"], cost.OTHERS] == 12 * region.picking.picker.sizes.mean_tokens("m")
+    assert table[slots["a"], cost.OTHERS] == 13 * region.picking.picker.sizes.met_tokens("m")
     assert table[slots["a"], cost.RUNNING] == 20
     assert region.picking.picker.book.open_requests == 0
     assert {region.pick().cells[0] for _ in range(5)} == {"b"}

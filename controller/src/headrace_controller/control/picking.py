@@ -20,6 +20,7 @@ from headrace_controller.picker.picker import Picker
 from headrace_controller.picker.profiles import speed_of
 from headrace_controller.picker.recent import PickView
 from headrace_controller.picker.service import Hooks, PickerService
+from headrace_controller.picker.stalls import COUNT_EACH_STEP
 from headrace_controller.picker.view import Rows, greatest_lengths, line_up, paths, penalty, placed
 from headrace_controller.pressure import Pressures
 from headrace_controller.projection import NO_INTENTS, Intents, Projected
@@ -150,7 +151,10 @@ class PickerFeed(Witness):
             read_at = float(fleet.engine_read_at[row])
             read_at = read_at if read_at == read_at else now
             waiting = float(fleet.signals[row, _WAITING])
-            self.picker.told(beat.cell_id, model, float(fleet.in_flight[row]), waiting, read_at, now)
+            in_flight, generated = float(fleet.in_flight[row]), None
+            if beat.work.HasField("generated_tokens") and fleet.facts_of(row).engine_kind in COUNT_EACH_STEP:
+                generated = beat.work.generated_tokens
+            self.picker.told(beat.cell_id, model, in_flight, waiting, read_at, now, generated)
             if beat.work.HasField("prompt_tokens"):
                 prompt, cached = beat.work.prompt_tokens, beat.work.cached_tokens
                 self.picker.computed(beat.cell_id, model, prompt, cached, waiting, read_at, now)

@@ -198,10 +198,18 @@ class Book:
     # What engines say.
 
     def told(
-        self, slot: int, in_flight: float, waiting: float, read_at: float, mean_tokens: float, now: float
+        self,
+        slot: int,
+        in_flight: float,
+        waiting: float,
+        read_at: float,
+        met_tokens: float,
+        now: float,
+        computing: float = 0.0,
     ) -> None:
         """Take in an engine's figures as of `read_at`: requests in it, and those of them that wait; NaN =
-        not known. What it has beyond ours are others' requests."""
+        not known. What it has beyond ours are others' requests. `met_tokens` is how long a prompt is that
+        is met under way, `computing`, 0 to 1, how surely one is computed though none waits."""
         if in_flight != in_flight:
             return
         row, queue = self.table[slot], self._queues[slot]
@@ -211,7 +219,11 @@ class Book:
         others = max(0.0, in_flight - ours)
         # One of ours may be in the batch, as all of theirs may.
         unseen = waiting - max(0, len(reached) - 1) if waiting == waiting else 0.0
-        row[OTHERS] = min(max(unseen, 0.0), others) * mean_tokens
+        unseen = min(max(unseen, 0.0), others)
+        if not reached:
+            # Who waits does so behind a prompt under computation.
+            unseen += min(1.0 if unseen else computing, others - unseen)
+        row[OTHERS] = unseen * met_tokens
         row[OTHERS_AT] = read_at
         self._doubt(slot, in_flight, read_at, now)
 

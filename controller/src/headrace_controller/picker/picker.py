@@ -18,13 +18,14 @@ from headrace_controller.picker.book import NOWHERE, Book, Open
 from headrace_controller.picker.cache_check import CacheCheck
 from headrace_controller.picker.candidates import UNKNOWN_LENGTH, Candidates, Flags, Floats, Lineup
 from headrace_controller.picker.choice import Choice, Need, choose, fitting
-from headrace_controller.picker.cost import RUNNING, Costs, costs
+from headrace_controller.picker.cost import RUNNING, SINCE, Costs, costs
 from headrace_controller.picker.ejections import Ejections
 from headrace_controller.picker.guards import Guard
 from headrace_controller.picker.rates import Learner
 from headrace_controller.picker.recent import Recent, Trace
 from headrace_controller.picker.requests import Ask, Outcome, Pick, Served
 from headrace_controller.picker.sizes import MOST_BYTES_PER_TOKEN, Sizes
+from headrace_controller.picker.stalls import Stalls
 from headrace_controller.picker.throughput import Throughput
 from headrace_controller.settings import CapabilitySettings, PickerSettings
 
@@ -68,6 +69,7 @@ class Picker:
         self._chance = chance
         self._learner = Learner(settings.prefill_tokens_per_s)
         self._throughput = Throughput()
+        self._stalls = Stalls()
         self._followed: dict[str, Followed] = {}
         self._ejections: dict[str, Ejections] = {}
         self.book = Book(settings.expiry_s)
@@ -99,6 +101,7 @@ class Picker:
             self.prefixes.forget(slot, now)
             self.cache_check.forget(slot)
             self._throughput.forget(slot)
+            self._stalls.forget(slot)
             for each in self._ejections.values():
                 each.forget(slot)
 
@@ -109,12 +112,28 @@ class Picker:
         self._learner.keep(models)
 
     def told(
-        self, cell_id: str, model: str, in_flight: float, waiting: float, read_at: float, now: float
+        self,
+        cell_id: str,
+        model: str,
+        in_flight: float,
+        waiting: float,
+        read_at: float,
+        now: float,
+        generated: int | None = None,
     ) -> None:
-        """An engine's own figures as of `read_at`; NaN = not known. Nothing for an unknown cell."""
+        """An engine's own figures as of `read_at`; NaN = not known. `generated`: tokens since its start, None
+        = it does not count them. Nothing for an unknown cell."""
         slot = self.book.get(cell_id)
-        if slot is not None:
-            self.book.told(slot, in_flight, waiting, read_at, self.sizes.mean_tokens(model), now)
+        if slot is None:
+            return
+        computing = 0.0
+        if generated is not None:
+            since, computing = self._stalls.read(slot, read_at, generated, in_flight - waiting)
+            if self.book.table[slot, SINCE] >= since:
+                # One of ours was computed meanwhile.
+                computing = 0.0
+        met = self.sizes.met_tokens(model)
+        self.book.told(slot, in_flight, waiting, read_at, met, now, computing)
 
     def computed(
         self, cell_id: str, model: str, prompt: int, cached: int, waiting: float, read_at: float, now: float

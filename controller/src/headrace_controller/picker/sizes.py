@@ -15,6 +15,7 @@ MOST_BYTES_PER_TOKEN: Final = 16.0
 class _Pool:
     bytes_per_token: float
     mean_tokens: float = _FIRST_TOKENS
+    mean_square: float = _FIRST_TOKENS * _FIRST_TOKENS
     samples: int = 0
 
 
@@ -36,6 +37,11 @@ class Sizes:
         """The mean of the pool's prompts."""
         return self._pool(model).mean_tokens
 
+    def met_tokens(self, model: str) -> float:
+        """The mean of those prompts that are met under way: the longer one is, the more often it is."""
+        pool = self._pool(model)
+        return max(pool.mean_square / pool.mean_tokens, pool.mean_tokens)
+
     def bytes_per_token(self, model: str) -> float:
         """As learned."""
         return self._pool(model).bytes_per_token
@@ -44,6 +50,7 @@ class Sizes:
         """A prompt of so many tokens was sent."""
         pool = self._pool(model)
         pool.mean_tokens += _STEP * (tokens - pool.mean_tokens)
+        pool.mean_square += _STEP * (tokens * tokens - pool.mean_square)
 
     def learn(self, model: str, size: int, tokens: int) -> None:
         """An engine counted the tokens of a body of `size` bytes. Small bodies are mostly JSON."""

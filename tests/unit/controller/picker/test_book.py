@@ -140,19 +140,45 @@ def test_engines_say_what_others_sent() -> None:
     for number in range(3):
         send(book, f"r{number}", at=1.0)
     # Ours and seven more, of which six wait: one of ours runs, so at least four of theirs wait.
-    book.told(0, 10, 6, read_at=2.0, mean_tokens=800, now=2.1)
+    book.told(0, 10, 6, read_at=2.0, met_tokens=800, now=2.1)
     assert book.table[0, [cost.OTHERS, cost.OTHERS_AT, cost.RUNNING]].tolist() == [4 * 800, 2.0, 10]
     # A restarted controller knows nothing but this.
     fresh = book_of("a")
-    fresh.told(0, 10, 6, read_at=2.0, mean_tokens=800, now=2.1)
-    assert fresh.table[0, cost.OTHERS] == 6 * 800
+    fresh.told(0, 10, 6, read_at=2.0, met_tokens=800, now=2.1)
+    # Those six wait behind one that is computed.
+    assert fresh.table[0, cost.OTHERS] == 7 * 800
+
+
+@pytest.mark.parametrize(
+    ("in_flight", "waiting", "computing", "prompts"),
+    [
+        (4, 0, 0.0, 0.0),
+        (4, 0, 0.75, 0.75),
+        (4, 2, 0.0, 3.0),
+        (4, 2, 1.0, 3.0),
+        # There is nobody besides them whose prompt it could be.
+        (2, 2, 1.0, 2.0),
+        (0, 0, 1.0, 0.0),
+        (4, math.nan, 0.5, 0.5),
+    ],
+)
+def test_a_prompt_of_others_that_is_computed_counts_too(
+    in_flight: float, waiting: float, computing: float, prompts: float
+) -> None:
+    book = book_of("a")
+    book.told(0, in_flight, waiting, read_at=2.0, met_tokens=800, now=2.1, computing=computing)
+    assert book.table[0, cost.OTHERS] == prompts * 800
+    send(book, "r", at=1.0)
+    book.told(0, in_flight + 1, waiting, read_at=2.0, met_tokens=800, now=2.1, computing=computing)
+    # It may be ours that is computed.
+    assert book.table[0, cost.OTHERS] == (0 if math.isnan(waiting) else waiting) * 800
 
 
 def test_what_was_sent_after_the_figures_were_read_is_added_to_them() -> None:
     book = book_of("a")
     send(book, "r1", at=1.0)
     send(book, "r2", at=3.0)
-    book.told(0, 1, 0, read_at=2.0, mean_tokens=800, now=3.1)
+    book.told(0, 1, 0, read_at=2.0, met_tokens=800, now=3.1)
     assert book.table[0, [cost.OTHERS, cost.RUNNING]].tolist() == [0, 2]
 
 
@@ -160,9 +186,9 @@ def test_absent_figures_say_nothing() -> None:
     book = book_of("a")
     send(book, "r")
     before = book.table.copy()
-    book.told(0, math.nan, math.nan, read_at=9.0, mean_tokens=800, now=9.0)
+    book.told(0, math.nan, math.nan, read_at=9.0, met_tokens=800, now=9.0)
     assert np.array_equal(book.table, before)
-    book.told(0, 4, math.nan, read_at=9.0, mean_tokens=800, now=9.0)
+    book.told(0, 4, math.nan, read_at=9.0, met_tokens=800, now=9.0)
     assert book.table[0, [cost.OTHERS, cost.RUNNING]].tolist() == [0, 4]
 
 
@@ -172,7 +198,7 @@ def test_requests_that_an_engine_twice_does_not_know_are_taken_out(times: int, l
     for number in range(3):
         send(book, f"r{number}", at=float(number))
     for beat in range(times):
-        book.told(0, 1, 0, read_at=10.0 + beat, mean_tokens=800, now=10.0 + beat)
+        book.told(0, 1, 0, read_at=10.0 + beat, met_tokens=800, now=10.0 + beat)
         book.check()
     assert pending(book) == left
     assert book.lost == (0 if times == 1 else 2)
@@ -184,7 +210,7 @@ def test_a_gauge_that_reads_zero_once_takes_nothing_out() -> None:
     book = book_of("a")
     send(book, "r")
     for in_flight in (0, 1, 0, 1):
-        book.told(0, in_flight, 0, read_at=10.0, mean_tokens=800, now=10.0)
+        book.told(0, in_flight, 0, read_at=10.0, met_tokens=800, now=10.0)
     assert pending(book) == 1000
 
 

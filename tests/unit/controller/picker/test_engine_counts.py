@@ -127,7 +127,7 @@ def test_a_prefix_goes_where_it_is_held_within_the_balance(balance: float, cell:
     # What waits there costs more than the prefix saves.
     slot = picker.book.get(held)
     assert slot is not None
-    picker.told(held, MODEL, 6.0, 6.0, 1.0, 1.0)
+    picker.told(held, MODEL, 6.0, 2.0, 1.0, 1.0)
     again = picker.pick(GATEWAY, ask("two", tokens=8000, blocks=(*blocks, 9)), 1.0)
     assert (again.cells[0] == held) == (cell == "a")
 

@@ -109,6 +109,13 @@ def test_sizes_are_learned_by_pool() -> None:
     for _ in range(300):
         sizes.note("m", 700)
     assert sizes.tokens("m", None, np.inf) == pytest.approx(700, rel=0.01)
+    assert sizes.met_tokens("m") == pytest.approx(700, rel=0.01)
+    rng = random.Random(4)
+    for _ in range(2000):
+        sizes.note("m", 100 if rng.random() < 0.9 else 5100)
+    # Of 100 tokens nine are 900; of 5,100 one is 5,100: who looks in meets the long one.
+    assert sizes.met_tokens("m") == pytest.approx((0.9 * 100**2 + 0.1 * 5100**2) / 600, rel=0.35)
+    assert sizes.met_tokens("other") == sizes.mean_tokens("other")
     sizes.learn("m", 0, 5)
     sizes.keep(frozenset({"n"}))
     assert sizes.bytes_per_token("m") == 4.0
