@@ -93,6 +93,7 @@ class FakeEngine:
         try:
             if path in self.hanging:
                 await self._released.wait()
+            page = self.page  # as it was when it was asked for
             if path == "/metrics":
                 self.pages_at.append(asyncio.get_running_loop().time())
                 await asyncio.sleep(self.page_s)
@@ -100,7 +101,7 @@ class FakeEngine:
                 return await self._stream(request)
             if path in self.locked and request.headers.get("Authorization") != f"Bearer {self.key}":
                 return web.Response(status=401)
-            return self._respond(path)
+            return self._respond(path, page)
         finally:
             if path == "/health":
                 self._open_probes -= 1
@@ -112,14 +113,14 @@ class FakeEngine:
             await response.write(b"# padding\n" * 6554)
             self.sent += 65540
 
-    def _respond(self, path: str) -> web.Response:
+    def _respond(self, path: str, page: bytes) -> web.Response:
         if path == "/health":
             return web.Response(status=self.health)
         if path == "/metrics" and self.bad_pages:
             self.bad_pages -= 1
             return web.Response(status=500)
         if path == "/metrics":
-            return web.Response(status=self.page_status, body=self.page)
+            return web.Response(status=self.page_status, body=page)
         if path == "/v1/models":
             return web.json_response(MODELS)
         if path == "/version":

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Self
@@ -93,6 +94,7 @@ class EngineCollector:
         self._metrics = MetricsSource(settings, cell.kind, page_path(cell.metrics_url))
         self._paths = HealthPath(lambda: self._kind)
         self._scraping = asyncio.Lock()
+        self._warmed_at = -math.inf
         self._needs_start = asyncio.Event()
         self._known = EngineFacts()
         self._told = (self._known, self._known)
@@ -265,10 +267,14 @@ class EngineCollector:
             read_models=lambda: self._refresh_facts(client),
             kind=lambda: self._kind,
             took=self._took,
-            warmed=self._metrics.restart_windows,
+            warmed=self._warmed,
             note=lambda trouble: self._changes.note(_WARM_UP, trouble),
         )
         return Starter(client, self._health, self._settings, self._clock, self._needs_start, around)
+
+    def _warmed(self) -> None:
+        self._warmed_at = self._clock.now()
+        self._metrics.restart_windows()
 
     async def _keep_scraping(self, client: EngineClient) -> None:
         while True:
@@ -289,6 +295,8 @@ class EngineCollector:
                 answer = await client.get(self._metrics.path, timeout_s, MAX_PAGE_BYTES, hold_s)
                 now = self._clock.now()
                 figures = self._metrics.take(answer, now, took_s=now - began)
+                if began <= self._warmed_at:  # a page from before the warm-up's answer is no base after it
+                    self._metrics.restart_windows()
                 self._mishaps.clear(part)
             except CallError as error:
                 self._metrics.fail(str(error))
