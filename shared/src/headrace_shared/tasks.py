@@ -51,9 +51,10 @@ class Supervisor:
         self._tasks.discard(task)
         if task.cancelled() or (error := task.exception()) is None:
             return
-        self._log.error("task failed", task=task.get_name(), error=repr(error))
         if self._failed is not None and not self._failed.done():
             self._failed.set_exception(error)
+        # Last: a log that cannot be written must not keep the program from ending.
+        self._log.error("task failed", task=task.get_name(), error=repr(error))
 
     async def wait(self, stop: asyncio.Event) -> None:
         """Return when `stop` is set; raise what a task raised if one fails first."""

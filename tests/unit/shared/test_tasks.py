@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+from unittest.mock import Mock
 
 import pytest
 
@@ -19,6 +20,24 @@ async def test_a_failed_task_ends_the_wait_with_its_error() -> None:
         supervisor.spawn("fails", fail())
         with pytest.raises(RuntimeError, match="broken"):
             await supervisor.wait(asyncio.Event())
+
+
+async def test_a_failed_task_ends_the_wait_although_it_cannot_be_logged() -> None:
+    """The terminal or the pipe of the log may be gone by then."""
+
+    def broken(*_: object, **__: object) -> None:
+        raise ValueError("I/O operation on closed file")
+
+    async def fail() -> None:
+        raise RuntimeError("broken")
+
+    asyncio.get_running_loop().set_exception_handler(lambda *_: None)
+    async with Supervisor() as supervisor:
+        supervisor._log = Mock(error=broken)
+        supervisor.spawn("fails", fail())
+        with pytest.raises(RuntimeError, match="broken"):
+            async with asyncio.timeout(20):
+                await supervisor.wait(asyncio.Event())
 
 
 async def test_leaving_cancels_and_awaits_every_task() -> None:
