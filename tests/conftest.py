@@ -1,4 +1,4 @@
-"""Rules for every test: no task may outlive its test."""
+"""Rules for every test: no task may outlive its test, and no log that a program set up in it."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator, Iterator
 from typing import Any
 
 import pytest
+import structlog
 from hypothesis import HealthCheck, settings
 
 ENDING_S = 2.0
@@ -14,6 +15,20 @@ ENDING_S = 2.0
 # How long an example takes says what else the machine does.
 settings.register_profile("headrace", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("headrace")
+
+
+@pytest.fixture(autouse=True)
+def _log_as_it_was() -> Iterator[None]:
+    """A program that runs within a test's process sets up the log of it all, on a stream that ends with the
+    test: whoever logged later would fail."""
+    was, configured = structlog.get_config(), structlog.is_configured()
+    yield
+    if structlog.get_config() == was:
+        return
+    if configured:
+        structlog.configure(**was)
+    else:
+        structlog.reset_defaults()
 
 
 @pytest.fixture(autouse=True)

@@ -37,7 +37,7 @@ class Running:
 
     async def logged(self, **wanted: str) -> dict[str, Any]:
         """The first log line with these values."""
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(60):
             while True:
                 for line in self.lines:
                     if all(line.get(key) == value for key, value in wanted.items()):
@@ -46,7 +46,7 @@ class Running:
 
     async def ended(self) -> int:
         """The exit code, when it comes by itself."""
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(60):
             return await self.process.wait()
 
     async def terminate(self, sent: signal.Signals = signal.SIGTERM) -> tuple[int, float]:

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 PROGRAM = Path(sys.executable).with_name("headrace")
-PATIENCE_S = 20.0
+PATIENCE_S = 40.0
 needs_tmux = pytest.mark.skipif(shutil.which("tmux") is None, reason="needs tmux")
 
 
@@ -28,7 +28,7 @@ class Terminal:
     def run(self, *arguments: str) -> str:
         """What a tmux command prints."""
         made = subprocess.run(
-            [*self._tmux, *arguments], capture_output=True, text=True, timeout=10, check=True, env=_environ()
+            [*self._tmux, *arguments], capture_output=True, text=True, timeout=30, check=True, env=_environ()
         )
         return made.stdout
 

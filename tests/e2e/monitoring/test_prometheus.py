@@ -84,8 +84,12 @@ async def test_every_query_of_every_dashboard_is_answered(prometheus: Prometheus
 async def test_every_variable_has_values(prometheus: Prometheus) -> None:
     for board in dashboards().values():
         for selector, label in variables(board).values():
-            found = await prometheus.get(f"label/{label}/values", [("match[]", filled_in(selector))])
-            assert found, (board["title"], label)
+
+            async def found(label: str = label, selector: str = selector) -> bool:
+                asked = [("match[]", filled_in(selector))]
+                return bool(await prometheus.get(f"label/{label}/values", asked))
+
+            await prometheus.region.until(found, f"values of {label} of {board['title']}", PATIENCE_S)
 
 
 async def test_metrics_and_labels_are_those_that_are_really_exported(prometheus: Prometheus) -> None:
@@ -93,9 +97,13 @@ async def test_metrics_and_labels_are_those_that_are_really_exported(prometheus:
     names = {each.name for expr in asked for each in selectors(expr)} - EVENTS
     real: dict[str, set[str]] = {}
     for name in names:
-        found = await prometheus.get("series", [("match[]", name)])
-        assert found, f"{name} is exported by nobody"
-        real[name] = set().union(*found)
+
+        async def exported(name: str = name) -> bool:
+            found = await prometheus.get("series", [("match[]", name)])
+            real[name] = set().union(*found)
+            return bool(found)
+
+        await prometheus.region.until(exported, f"{name} is exported by somebody", PATIENCE_S)
     for expr in asked:
         for each in selectors(expr):
             if each.name in real:
@@ -130,8 +138,13 @@ async def test_an_alert_fires_for_a_killed_engine_and_ends_when_it_serves_again(
 
     took = await region.until(fires, "the alert fires", FIRES_WITHIN_S)
     print(f"fires after {took:.1f} s")
-    marks = await prometheus.ask(filled_in(dashboards()["cell"]["annotations"]["list"][0]["target"]["expr"]))
-    assert {"HeadraceCellFailed"} <= {each["metric"]["alertname"] for each in marks}
+    expr = filled_in(dashboards()["cell"]["annotations"]["list"][0]["target"]["expr"])
+
+    async def marked() -> bool:
+        """What fires is a series a moment after it is an alert."""
+        return "HeadraceCellFailed" in {each["metric"]["alertname"] for each in await prometheus.ask(expr)}
+
+    await region.until(marked, "the alert marks the board", PATIENCE_S)
     assert [s["value"][1] for s in await prometheus.ask('headrace_cell_weight{cell="east-1"}')] == ["0"]
     await region.restart("cell east-1")
 

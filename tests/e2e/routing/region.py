@@ -25,7 +25,7 @@ from headrace_shared.clock import SystemClock
 from headrace_shared.net import HostPort
 from tests.e2e.routing.engines import Engine
 from tests.e2e.xds.envoy import Envoy, running_envoy
-from tests.e2e.xds.stack import GATEWAY, Answer, until, until_async
+from tests.e2e.xds.stack import GATEWAY, PATIENT_CHECKS_S, Answer, until, until_async
 from tests.support.gateway_port import GatewayPort
 from tests.support.ports import free_port
 
@@ -76,7 +76,7 @@ class Region:
     async def in_force(self) -> None:
         """Wait until Envoy accepted all that is published."""
         status = self.server.status
-        await until(lambda: all(each.in_force for each in status()[GATEWAY].types.values()), 20)
+        await until(lambda: all(each.in_force for each in status()[GATEWAY].types.values()))
         assert status()[GATEWAY].nacks == 0
 
     async def ask(self, model: str = "m", **body: Any) -> Answer:
@@ -116,7 +116,7 @@ async def running_region(
     guide: Guide | None = None,
 ) -> AsyncIterator[Region]:
     """All of it, once Envoy serves the engines."""
-    settings = settings or EnvoySettings(expose_upstream=True)
+    settings = settings or EnvoySettings(expose_upstream=True, health_check_timeout_s=PATIENT_CHECKS_S)
     region = Region(settings, pools or {}, aliases or {}, guide or Guide())
     xds = HostPort("127.0.0.1", free_port())
     server = GatewayPort()
@@ -130,7 +130,7 @@ async def running_region(
             running_envoy(GATEWAY, xds, directory) as region.envoy,
             aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=60)) as region.session,
         ):
-            await until_async(region.envoy.live, 30)
+            await until_async(region.envoy.live)
             yield region
     finally:
         await region.server.close()

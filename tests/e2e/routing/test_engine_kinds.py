@@ -11,11 +11,13 @@ import trustme
 from headrace_controller.settings import EnvoySettings, PoolSettings, UpstreamTlsSettings
 from tests.e2e.routing.engines import Engine
 from tests.e2e.routing.region import Region, running_region
-from tests.e2e.xds.stack import until_async
+from tests.e2e.xds.stack import PATIENT_CHECKS_S, until, until_async
 
 NAME = "engine.example"
 # Envoy lets a new host pass until it has failed its first checks.
-QUICK = EnvoySettings(expose_upstream=True, health_check_interval_s=0.1)
+QUICK = EnvoySettings(
+    expose_upstream=True, health_check_interval_s=0.1, health_check_timeout_s=PATIENT_CHECKS_S
+)
 
 
 def context_of(authority: trustme.CA, name: str = NAME) -> ssl.SSLContext:
@@ -37,7 +39,7 @@ async def checked(region: Region, count: int, cluster: str = "pool/m") -> dict[s
         done = await region.envoy.counter(f"cluster.{cluster}.health_check.attempt")
         return done >= count
 
-    await until_async(enough, 30)
+    await until_async(enough)
     hosts = await region.envoy.hosts(cluster)
     return {
         address: "failed_active_health_check" not in host["health_status"] for address, host in hosts.items()
@@ -48,7 +50,7 @@ async def test_triton_is_checked_where_it_answers(tmp_path: Path) -> None:
     one = Engine("a", health_path="/v2/health/ready")
     async with running_region(tmp_path, one, settings=QUICK) as region:
         assert await checked(region, 6) == {one.address: True}
-        assert one.checks >= 6
+        await until(lambda: one.checks >= 6)
         assert (await region.ask()).status == 200
 
 
@@ -62,7 +64,7 @@ async def test_kinds_that_do_not_agree_are_checked_by_connecting(tmp_path: Path)
         async def seen() -> bool:
             return not (await checked(region, 0))[vllm.address]
 
-        await until_async(seen, 20)
+        await until_async(seen)
 
 
 async def test_a_path_that_is_not_there_fails_nobody(tmp_path: Path) -> None:
@@ -80,7 +82,7 @@ async def test_https_and_plain_cells_share_a_pool(tmp_path: Path) -> None:
         assert all((await checked(region, 12)).values())
         cells = [(await region.ask()).body["cell"] for _ in range(8)]
         assert set(cells) == {"plain", "secure"}
-        assert secure.checks > 3
+        await until(lambda: secure.checks > 3)
 
 
 @pytest.mark.parametrize("name", [NAME, None])

@@ -19,7 +19,7 @@ from headrace_lab.stack.program import Exit, Program, Spec, console_script
 from headrace_lab.stack.stack import Stack, StopReport
 from headrace_shared.clock import SystemClock
 
-PATIENCE_S = 20.0
+PATIENCE_S = 40.0
 """For what takes a moment on an idle machine; a busy one may need many times that."""
 GRACE_S = 10.0
 """For an end on SIGTERM, of which 2 s are promised."""

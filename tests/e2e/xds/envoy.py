@@ -8,7 +8,7 @@ import shutil
 import signal
 import sys
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +18,8 @@ from headrace_controller.xds import bootstrap
 from headrace_shared.net import HostPort
 from headrace_shared.tls import TlsSettings
 from tests.support.ports import free_port
+
+END_S = 20.0
 
 
 def envoy_program() -> str:
@@ -93,7 +95,7 @@ async def envoy_of(config: str, admin_port: int, directory: Path, name: str) -> 
             envoy_program(), *arguments, stdout=log, stderr=log, start_new_session=True
         )
     try:
-        timeout = aiohttp.ClientTimeout(total=5)
+        timeout = aiohttp.ClientTimeout(total=30)
         async with aiohttp.ClientSession(timeout=timeout) as session:
             yield Envoy(admin_port, session)
     finally:
@@ -102,10 +104,13 @@ async def envoy_of(config: str, admin_port: int, directory: Path, name: str) -> 
 
 async def _end(process: asyncio.subprocess.Process) -> None:
     if process.returncode is None:
-        os.killpg(process.pid, signal.SIGTERM)
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGTERM)
     try:
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(END_S):
             await process.wait()
     except TimeoutError:
-        os.killpg(process.pid, signal.SIGKILL)
+        # It may end just now.
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
         await process.wait()

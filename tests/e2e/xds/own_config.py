@@ -48,6 +48,9 @@ async def own_stack(
     if change is not None:
         change(tree)
     async with envoy_of(yaml.safe_dump(tree), admin_port, directory, "own") as envoy:
-        await until_async(envoy.live if wait else envoy.up, 20.0)
+        await until_async(envoy.live if wait else envoy.up)
         async with aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=60)) as session:
-            yield Stack(control, envoy, f"http://127.0.0.1:{port}", session)
+            stack = Stack(control, envoy, f"http://127.0.0.1:{port}", session)
+            if wait:
+                await stack.passing()
+            yield stack

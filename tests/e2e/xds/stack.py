@@ -27,6 +27,10 @@ from tests.support.gateway_port import GatewayPort
 from tests.support.ports import free_port
 
 GATEWAY = "gw-test"
+# What waits for a healthy program in vain waits for one that is starved: that costs time and no more.
+PATIENCE_S = 30.0
+# On a busy machine an engine answers its checks late, and that is not the point.
+PATIENT_CHECKS_S = 20.0
 Weights = Mapping[Cell, int]
 
 
@@ -100,7 +104,7 @@ class Control:
     def status(self) -> GatewayStatus:
         return self.server.status()[self._gateway.id]
 
-    async def in_force(self, seconds: float = 10.0) -> None:
+    async def in_force(self, seconds: float = PATIENCE_S) -> None:
         """Wait until Envoy accepted all that is published."""
         await until(lambda: all(each.in_force for each in self.status.types.values()), seconds)
 
@@ -129,7 +133,15 @@ class Stack:
             headers = {name.lower(): value for name, value in response.headers.items()}
             return Answer(response.status, body, headers.get("x-headrace-upstream", ""), headers)
 
-    async def healthy(self, model: str, count: int, seconds: float = 10.0) -> None:
+    async def passing(self) -> None:
+        """Wait until no host of any cluster fails its health checks, as a new one does until its first."""
+
+        async def none_fails() -> bool:
+            return "/failed_active_hc" not in await self.envoy.get("/clusters")
+
+        await until_async(none_fails)
+
+    async def healthy(self, model: str, count: int, seconds: float = PATIENCE_S) -> None:
         """Wait until `count` hosts of a pool passed their health checks."""
 
         async def enough() -> bool:
@@ -148,11 +160,14 @@ async def running_stack(
     baseline: Literal["rr", "lr"] | None = None,
     *,
     delta: bool = False,
+    passing: bool = True,
 ) -> AsyncIterator[Stack]:
-    """All of it, once Envoy serves `pools`; with `delta` it takes differences."""
+    """All of it, once Envoy serves `pools` and their cells pass their checks, unless told otherwise; with
+    `delta` it takes differences."""
     port = free_port()
     gateway = GatewaySettings(id=GATEWAY, host="127.0.0.1", listen=HostPort("127.0.0.1", port))
-    control = Control(gateway, settings or EnvoySettings(expose_upstream=True), baseline)
+    usual = EnvoySettings(expose_upstream=True, health_check_timeout_s=PATIENT_CHECKS_S)
+    control = Control(gateway, settings or usual, baseline)
     await control.start()
     try:
         control.publish(pools)
@@ -160,19 +175,22 @@ async def running_stack(
             await until_async(envoy.live)
             timeout = aiohttp.ClientTimeout(total=60)
             async with aiohttp.ClientSession(timeout=timeout) as session:
-                yield Stack(control, envoy, f"http://127.0.0.1:{port}", session)
+                stack = Stack(control, envoy, f"http://127.0.0.1:{port}", session)
+                if passing:
+                    await stack.passing()
+                yield stack
     finally:
         await control.stop()
 
 
-async def until(condition: Callable[[], bool], seconds: float = 10.0) -> None:
+async def until(condition: Callable[[], bool], seconds: float = PATIENCE_S) -> None:
     """Wait for `condition`; TimeoutError if it does not come true."""
     async with asyncio.timeout(seconds):
         while not condition():  # noqa: ASYNC110 (another process)
             await asyncio.sleep(0.005)
 
 
-async def until_async(condition: Callable[[], Awaitable[bool]], seconds: float = 10.0) -> None:
+async def until_async(condition: Callable[[], Awaitable[bool]], seconds: float = PATIENCE_S) -> None:
     """Wait for `condition`; TimeoutError if it does not come true."""
     async with asyncio.timeout(seconds):
         while not await condition():  # noqa: ASYNC110 (another process)

@@ -23,7 +23,7 @@ async def test_a_restarted_controller_disturbs_nothing(tmp_path: Path) -> None:
         assert await share(stack, a, 100) == pytest.approx(90, abs=6)
 
         await control.start()
-        await until(lambda: control.status.connected, 6.0)
+        await until(lambda: control.status.connected)
         await asyncio.sleep(0.3)
         assert control.status.pushes == 0, "nothing is sent before the first publish"
         assert await share(stack, a, 100) == pytest.approx(90, abs=6)

@@ -14,7 +14,7 @@ from headrace_controller.xds.names import CDS
 from headrace_controller.xds.snapshot import Snapshot, SnapshotBuilder
 from headrace_shared.clock import SystemClock
 from tests.e2e.xds.cells import Cell, running_cells
-from tests.e2e.xds.stack import GATEWAY, running_stack, until, until_async
+from tests.e2e.xds.stack import GATEWAY, PATIENT_CHECKS_S, running_stack, until, until_async
 from tests.e2e.xds.test_weights import share
 
 
@@ -46,7 +46,8 @@ async def test_a_removed_endpoint_is_gone_at_once_and_keeps_its_streams(tmp_path
         async def gone() -> bool:
             return a.address not in await stack.envoy.hosts("pool/m")
 
-        await until_async(gone, 2.0)
+        await until_async(gone)
+        await stack.passing()
         assert (await stack.ask()).body["cell"] == "b"
         assert "[DONE]" in (await stream).body
 
@@ -60,7 +61,7 @@ async def test_a_restarted_controller_disturbs_nothing(tmp_path: Path) -> None:
         await control.stop()
         assert await share(stack, a, 100) == pytest.approx(90, abs=6)
         await control.start()
-        await until(lambda: control.status.connected, 6.0)
+        await until(lambda: control.status.connected)
         await asyncio.sleep(0.3)
         assert control.status.pushes == 0, "nothing is sent before the first publish"
         assert await share(stack, a, 100) == pytest.approx(90, abs=6)
@@ -83,7 +84,7 @@ async def test_a_broken_stream_is_taken_up_with_what_differs(tmp_path: Path) -> 
         await control.start()
         control.builder = builder
         control.publish({"m": {a: 50, b: 50}, "other": {b: 1}})
-        await until(lambda: control.status.connected, 6.0)
+        await until(lambda: control.status.connected)
         await control.in_force()
         assert control.status.pushes == 1
         assert await share(stack, a, 100) == pytest.approx(50, abs=6)
@@ -96,7 +97,9 @@ async def test_a_changed_cluster_serves_on_and_at_once(tmp_path: Path) -> None:
         control = stack.control
         await control.in_force()
         plan = Plan({"m": {GATEWAY: Endpoints.of([Endpoint("a", "127.0.0.1", a.port, 1)])}})
-        settings = EnvoySettings(expose_upstream=True, connect_timeout_s=0.5)
+        settings = EnvoySettings(
+            expose_upstream=True, connect_timeout_s=0.5, health_check_timeout_s=PATIENT_CHECKS_S
+        )
         gateway = GatewaySettings(id=GATEWAY, host="127.0.0.1")
         other = SnapshotBuilder(gateway, settings, epoch_ns=SystemClock().wall_ns()).build(plan)
         before = control.builder.build(plan)
@@ -107,7 +110,7 @@ async def test_a_changed_cluster_serves_on_and_at_once(tmp_path: Path) -> None:
             page = await stack.envoy.get("/config_dump?resource=dynamic_active_clusters")
             return '"connect_timeout": "0.500s"' in page
 
-        await until_async(changed, 20.0)
+        await until_async(changed)
         assert await stack.envoy.counter("cluster.pool/m.init_fetch_timeout") == 0, "the wait is 5 s"
         assert (await stack.envoy.hosts("pool/m")).keys() == {a.address}
 

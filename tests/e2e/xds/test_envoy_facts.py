@@ -16,7 +16,7 @@ import pytest
 
 from headrace_controller.settings import EnvoySettings
 from tests.e2e.xds.cells import Cell, CuttingCell, running_cells
-from tests.e2e.xds.stack import Stack, running_stack, until, until_async
+from tests.e2e.xds.stack import PATIENT_CHECKS_S, Stack, running_stack, until, until_async
 from tests.e2e.xds.test_weights import share
 
 NO_CHECKS = EnvoySettings(health_checks=False, expose_upstream=True)
@@ -64,12 +64,12 @@ async def test_a_clients_end_reaches_the_engine_in_the_middle_of_a_stream(tmp_pa
 
 async def test_a_clients_end_reaches_the_engine_before_its_first_byte(tmp_path: Path) -> None:
     cell = Cell("a")
-    cell.delay_s = 1.0
+    cell.delay_s = 60.0
     async with running_cells(cell), running_stack(tmp_path, {"m": {cell: 1}}) as stack:
-        with pytest.raises(TimeoutError):
-            async with asyncio.timeout(0.3):
-                await streaming(stack)
+        asking = asyncio.create_task(streaming(stack), name="client that goes away")
         await until(lambda: cell.requests == 1)
+        asking.cancel()
+        await asyncio.gather(asking, return_exceptions=True)
         await until(lambda: cell.gone == 1)
 
 
@@ -98,9 +98,9 @@ async def test_idle_connections_end_before_the_engine_ends_them(tmp_path: Path) 
         assert (await stack.ask()).status == 200
 
         async def ended() -> bool:
-            return await stack.envoy.counter("cluster.pool/m.upstream_cx_idle_timeout") == 1
+            return await stack.envoy.counter("cluster.pool/m.upstream_cx_idle_timeout") >= 1
 
-        await until_async(ended, 5.0)
+        await until_async(ended)
         assert (await stack.ask()).status == 200
     assert EnvoySettings().upstream_idle_timeout_s < 5
 
@@ -110,11 +110,11 @@ async def test_an_engine_that_failed_its_first_check_is_soon_asked_again(tmp_pat
     cell = Cell("late")
     await cell.start()
     await cell.stop()
-    settings = EnvoySettings(health_check_interval_s=0.2)
-    async with running_stack(tmp_path, {"m": {cell: 1}}, settings) as stack:
+    settings = EnvoySettings(health_check_interval_s=0.2, health_check_timeout_s=PATIENT_CHECKS_S)
+    async with running_stack(tmp_path, {"m": {cell: 1}}, settings, passing=False) as stack:
         await stack.healthy("m", 0)
         async with running_cells(cell):
-            await stack.healthy("m", 1, 10.0)
+            await stack.healthy("m", 1, 30.0)
             assert (await stack.ask()).status == 200
 
 

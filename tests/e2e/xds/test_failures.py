@@ -7,7 +7,7 @@ from pathlib import Path
 
 from headrace_controller.settings import EnvoySettings
 from tests.e2e.xds.cells import Cell, CuttingCell, running_cells
-from tests.e2e.xds.stack import Stack, running_stack, until_async
+from tests.e2e.xds.stack import PATIENT_CHECKS_S, Stack, running_stack, until_async
 
 NO_CHECKS = EnvoySettings(health_checks=False, expose_upstream=True)
 
@@ -62,7 +62,8 @@ async def test_an_engine_that_only_fails_is_ejected_as_a_backstop(tmp_path: Path
     async with running_cells(a, b, bad), running_stack(tmp_path, {"m": {a: 1, b: 1, bad: 1}}) as stack:
         await stack.healthy("m", 3)
         seen = await statuses(stack, 60)
-        assert 5 <= seen[503] <= 8
+        # Five in a row, and those that come before every thread of Envoy knows; else a third of all.
+        assert 5 <= seen[503] <= 15
         hosts = await stack.envoy.hosts("pool/m")
         assert hosts[bad.address]["health_status"].get("failed_outlier_check")
 
@@ -70,7 +71,7 @@ async def test_an_engine_that_only_fails_is_ejected_as_a_backstop(tmp_path: Path
 async def test_engines_that_fail_their_checks_get_nothing(tmp_path: Path) -> None:
     """Not even when all of them do: no panic routing."""
     a, b = Cell("a"), Cell("b")
-    settings = EnvoySettings(health_check_interval_s=0.1, health_check_timeout_s=0.5)
+    settings = EnvoySettings(health_check_interval_s=0.1, health_check_timeout_s=PATIENT_CHECKS_S)
     async with running_cells(a, b), running_stack(tmp_path, {"m": {a: 1, b: 1}}, settings) as stack:
         await stack.healthy("m", 2)
         a.healthy = False
@@ -88,4 +89,4 @@ async def test_engines_that_fail_their_checks_get_nothing(tmp_path: Path) -> Non
         async def served() -> bool:
             return (await stack.ask()).status == 200
 
-        await until_async(served, 2.0)
+        await until_async(served)

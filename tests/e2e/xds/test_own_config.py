@@ -55,7 +55,7 @@ async def test_weights_are_honoured_and_change_at_once(tmp_path: Path, api_type:
         async def gone() -> bool:
             return await addresses(stack) == {a.address: 10}
 
-        await until_async(gone, 2.0)
+        await until_async(gone)
         assert await share(stack, a, 50) == 100
         assert control.status.nacks == 0
 
@@ -77,14 +77,14 @@ async def test_an_unknown_pool_lets_the_envoy_start_and_fills_when_it_comes(
         async def served() -> bool:
             return (await stack.ask()).status == 200
 
-        await until_async(served, 5.0)
+        await until_async(served)
         assert control.status.unknown == ()
         control.publish({})
 
         async def emptied() -> bool:
             return await addresses(stack) == {}
 
-        await until_async(emptied, 2.0)
+        await until_async(emptied)
 
 
 @pytest.mark.parametrize("api_type", ["GRPC", "DELTA_GRPC"])
@@ -101,7 +101,7 @@ async def test_the_envoy_keeps_its_endpoints_while_the_controller_is_away(
         await control.stop()
         assert await share(stack, a, 100) == pytest.approx(90, abs=6)
         await control.start()
-        await until(lambda: control.status.connected, 6.0)
+        await until(lambda: control.status.connected)
         await asyncio.sleep(0.3)
         assert control.status.pushes == 0, "nothing is sent before the first publish"
         control.publish({"llama": {a: 10, b: 90}})

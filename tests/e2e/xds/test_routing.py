@@ -10,7 +10,7 @@ import pytest
 
 from headrace_controller.settings import EnvoySettings
 from tests.e2e.xds.cells import Cell, running_cells
-from tests.e2e.xds.stack import running_stack
+from tests.e2e.xds.stack import PATIENT_CHECKS_S, running_stack
 
 JSON = {"content-type": "application/json"}
 
@@ -94,7 +94,7 @@ async def test_a_pool_without_a_ready_cell_says_503_and_when_to_come_back(tmp_pa
 
 async def test_long_prompts_pass_and_oversized_ones_are_refused(tmp_path: Path) -> None:
     cell = Cell("a")
-    settings = EnvoySettings(max_request_bytes=2_000_000)
+    settings = EnvoySettings(max_request_bytes=2_000_000, health_check_timeout_s=PATIENT_CHECKS_S)
     async with running_cells(cell), running_stack(tmp_path, {"m": {cell: 1}}, settings) as stack:
         answer = await stack.ask(prompt="x" * 1_500_000)
         assert (answer.status, answer.body["length"]) == (200, 1_500_000)

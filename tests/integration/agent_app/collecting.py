@@ -12,7 +12,7 @@ from headrace_agent.collectors.readings import CellEvent, EngineReading, EngineS
 from headrace_agent.settings import CellSettings, EngineSettings, EngineTlsSettings
 from headrace_shared.clock import SystemClock
 
-PATIENCE_S = 15.0
+PATIENCE_S = 30.0
 
 
 class Collecting:

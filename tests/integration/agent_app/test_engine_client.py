@@ -228,10 +228,15 @@ async def test_an_agent_out_of_descriptors_has_no_word_on_its_engines(
 
 
 async def test_words_that_nobody_asked_for_are_not_taken_for_the_next_answer() -> None:
-    """Servers say 408 before they close an idle connection; it is no word on the engine's health."""
+    """Servers say 408 before they close an idle connection; it is no word on the engine's health.
+
+    Said after the next question it would be its answer, so that it comes long before that.
+    """
+    probes = 0
 
     async def handle(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        await read_request(reader)
+        nonlocal probes
+        probes += b"/health" in await read_request(reader)
         writer.write(EMPTY_200)
         await writer.drain()
         await asyncio.sleep(0.02)
@@ -241,11 +246,12 @@ async def test_words_that_nobody_asked_for_are_not_taken_for_the_next_answer() -
     async with (
         raw_server(handle) as port,
         collecting(
-            f"http://127.0.0.1:{port}", fast(warm_up=False, probe_interval_s=0.1, scrape_timeout_s=0.5)
+            f"http://127.0.0.1:{port}", fast(warm_up=False, probe_interval_s=1.5, scrape_timeout_s=0.5)
         ) as seen,
     ):
         await seen.until_state(EngineState.SERVING)
-        await asyncio.sleep(1.0)
+        before = probes
+        await seen.until(lambda: probes >= before + 3)
         assert seen.kinds == ["loading", "serving"]
 
 
@@ -265,10 +271,10 @@ async def test_a_probe_whose_connection_is_closed_as_it_asks_asks_again_at_once(
 
     async with (
         raw_server(handle) as port,
-        collecting(f"http://127.0.0.1:{port}", fast(warm_up=False, probe_interval_s=0.6)) as seen,
+        collecting(f"http://127.0.0.1:{port}", fast(warm_up=False, probe_interval_s=4)) as seen,
     ):
-        await seen.until(lambda: len(closed) >= 2 and len(first) >= 3)
-        assert first[1] - closed[0] < 0.4
+        await seen.until(lambda: len(closed) >= 1 and len(first) >= 2)
+        assert first[1] - closed[0] < 2.0, "the next probe would come after 4 s"
         assert seen.kinds in ([], ["loading", "serving"])
 
 
@@ -288,13 +294,13 @@ async def test_an_answer_in_pieces_and_late_is_an_answer() -> None:
 
 
 async def test_an_unhealthy_engine_is_told_soon() -> None:
-    """At the default pace of ten probes a second; the bound is for a busy machine."""
+    """Counted in probes, not in time: the first that is answered so, and one that was under way."""
     async with (
         fake_engine() as engine,
         collecting(engine.url, fast(probe_interval_s=0.1)) as seen,
     ):
         await seen.until_state(EngineState.SERVING)
         engine.health = 503
-        since = seen.now()
+        before = engine.asked["/health"]
         await seen.until_state(EngineState.DOWN)
-        assert seen.times[-1] - since < 2.0
+        assert engine.asked["/health"] <= before + 2

@@ -43,8 +43,8 @@ async def test_sglang_without_its_page_is_known_by_its_model_list() -> None:
         probes = engine.asked["GET /health"]
         await seen.until(lambda: engine.asked["GET /v1/models"] >= 20)
         assert engine.asked["GET /health"] <= probes + 1
-        assert seen.reading.facts.kind == "sglang"
-        assert "--enable-metrics" in seen.reading.source.detail
+        await seen.until(lambda: seen.reading.facts.kind == "sglang")
+        await seen.until(lambda: "--enable-metrics" in seen.reading.source.detail)
 
 
 async def test_sglang_whose_key_cannot_be_read_is_asked_without_it(tmp_path: Path) -> None:
@@ -116,10 +116,9 @@ async def test_triton_has_its_page_on_another_port() -> None:
     ):
         await seen.until_state(EngineState.SERVING)
         assert seen.kinds == ["serving"]
-        assert seen.reading.facts.kind == "triton"
-        assert seen.reading.facts.version == "2.53.0"
-        assert "ensemble" in [model.id for model in seen.reading.facts.models]
-        assert seen.reading.signals["queue_depth"] == 5.0
+        await seen.until(lambda: "ensemble" in [model.id for model in seen.reading.facts.models])
+        assert (seen.reading.facts.kind, seen.reading.facts.version) == ("triton", "2.53.0")
+        await seen.until(lambda: seen.reading.signals.get("queue_depth") == 5.0)
         assert engine.asked["GET /metrics"] == 0
         assert engine.asked["POST /v2/models/ensemble/generate"] == 0
 
@@ -139,8 +138,8 @@ async def test_triton_that_has_not_served_is_asked_for_a_token() -> None:
 async def test_triton_without_an_address_for_its_page_is_told_what_to_set() -> None:
     async with kind_server(TRITON) as engine, collecting(engine.url) as seen:
         await seen.until_state(EngineState.SERVING)
-        assert seen.reading.facts.kind == "triton"
-        assert "metrics_url" in seen.reading.source.detail
+        await seen.until(lambda: seen.reading.facts.kind == "triton")
+        await seen.until(lambda: "metrics_url" in seen.reading.source.detail)
 
 
 async def test_triton_behind_its_openai_frontend() -> None:

@@ -37,7 +37,7 @@ def child() -> Iterator[Process]:
 
 
 async def until(condition: object) -> None:
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(30):
         while not condition():  # type: ignore[operator]  # noqa: ASYNC110
             await asyncio.sleep(0.005)
 
@@ -151,6 +151,7 @@ async def test_a_look_that_hangs_is_given_up_and_none_is_begun_beside_it(
     release.set()
     monkeypatch.setattr(scanner.listing, "read_listing", lambda: Listing(ProcessTable([])))
     await until(lambda: looking._pending is not None and looking._pending.done())
+    looking._timeout_s = 30.0
     assert "nothing that can be seen listens" in (await looking.look(None, 8000)).found.trouble
 
 

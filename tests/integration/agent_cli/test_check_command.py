@@ -133,7 +133,7 @@ async def test_an_exporter_that_collects_seldom_and_one_that_fails(tmp_path: Pat
         exporter.mode = "still"
         still = await run("check", "--config", config, "--wait", "4", "--json")
         exporter.mode = "500"
-        broken = await run("check", "--config", config, "--wait", "1", "--json")
+        broken = await run("check", "--config", config, "--wait", "3", "--json")
     one(still, "dcgm", "warn", "stand still", "-c 500")
     one(broken, "dcgm", "error", "HTTP 500", "look at its log")
 
@@ -224,7 +224,7 @@ async def test_a_bad_config_lists_all_that_is_wrong(tmp_path: Path, unused: list
 async def test_tables_for_people(tmp_path: Path, unused: list[int]) -> None:
     async with good_host() as (engine, exporter, controller):
         config = write(tmp_path, unused, engine=engine.port, exporter=exporter.port, controller=controller)
-        ended = await run("check", "--config", config, "--wait", "1")
+        ended = await run("check", "--config", config, "--wait", "3")
     assert f"cell c1 at http://127.0.0.1:{engine.port}: serving" in ended.out
     row = next(line for line in ended.out.splitlines() if " queue_depth " in line)
     assert "3 requests" in row

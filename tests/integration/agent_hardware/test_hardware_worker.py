@@ -58,6 +58,6 @@ asyncio.run(main())
 print("ended")
 """
     done = subprocess.run(
-        [sys.executable, "-c", program], check=False, capture_output=True, text=True, timeout=20
+        [sys.executable, "-c", program], check=False, capture_output=True, text=True, timeout=60
     )
     assert (done.returncode, done.stdout, done.stderr) == (0, "ended\n", "")

@@ -8,6 +8,7 @@ import signal
 import subprocess
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -21,10 +22,12 @@ from headrace_shared.clock import SystemClock
 from tests.integration.agent_hardware.nvml_stub import Stub, built
 
 NOT_SUPPORTED, GPU_IS_LOST, RESET_REQUIRED, DRIVER_NOT_LOADED, UNINITIALIZED = 3, 15, 16, 9, 1
+# A reading that does not hang comes within `read_s` on a busy machine, too.
 QUICK = Limits(
-    read_s=0.5, first_pause_s=0.1, longest_pause_s=0.2, absent_pause_s=0.1, shun_s=0.5, longest_shun_s=0.5
+    read_s=10.0, first_pause_s=0.1, longest_pause_s=0.2, absent_pause_s=0.1, shun_s=0.5, longest_shun_s=0.5
 )
-WITHIN_S = 30.0
+IMPATIENT = replace(QUICK, read_s=1.5)
+WITHIN_S = 40.0
 
 
 def name(pid: int) -> str:
@@ -167,12 +170,12 @@ async def test_a_gpu_lost_while_running_is_lost_by_name_and_the_other_goes_on(st
 
 
 async def test_a_call_that_hangs_is_ended_named_and_forgiven_when_it_hangs_no_more(stub: Stub) -> None:
-    async with host() as run:
+    async with host(IMPATIENT) as run:
         await run.until_ok()
         first = run.nvml.pid
         stub.fail("nvmlDeviceGetTemperature", "hang")
-        said = await run.until_failed("hangs")
-        assert "nvmlDeviceGetTemperature of GPU 0" in said
+        said = await run.until_failed("nvmlDeviceGetTemperature of GPU 0")
+        assert "hangs" in said
         assert not name(first), "the process that hung is gone"
         stub.mend()
         await run.until_ok()
@@ -180,7 +183,7 @@ async def test_a_call_that_hangs_is_ended_named_and_forgiven_when_it_hangs_no_mo
 
 async def test_a_gpu_that_hangs_does_not_take_the_others_figures(stub: Stub) -> None:
     stub.set(gpus=2)
-    async with host(Limits(read_s=0.5, shun_s=60)) as run:
+    async with host(Limits(read_s=IMPATIENT.read_s, first_pause_s=0.1, shun_s=60)) as run:
         await run.until_ok(gpus=2)
         stub.fail("nvmlDeviceGetPowerUsage", "hang", gpu=0)
         await run.until_failed("of GPU 0")
@@ -216,14 +219,16 @@ async def test_a_process_that_fails_again_and_again_is_started_less_and_less_oft
         pauses = []
         for _ in range(4):
             await run.nvml.read()
-            pauses.append(run.nvml.rest_s)
-            await asyncio.sleep(run.nvml.rest_s)
-    assert pauses == pytest.approx([0.2, 0.4, 0.6, 0.6], abs=0.15)
+            pauses.append(run.nvml._pause_s)
+            assert run.nvml.rest_s <= pauses[-1]
+            # A timer may come before its time by what the clock does not tell apart.
+            await asyncio.sleep(run.nvml.rest_s + 0.01)
+    assert pauses == pytest.approx([0.2, 0.4, 0.6, 0.6])
 
 
 async def test_a_start_that_hangs_is_given_up_and_tried_again(stub: Stub) -> None:
     stub.fail("nvmlInitWithFlags", "hang")
-    async with host(Limits(start_s=3.0, first_pause_s=0.1, longest_pause_s=0.2)) as run:
+    async with host(Limits(start_s=6.0, first_pause_s=0.1, longest_pause_s=0.2)) as run:
         await run.until_failed("hangs in nvmlInit")
         stub.mend()
         await run.until_ok()
@@ -329,7 +334,7 @@ async def test_a_process_stuck_in_the_driver_is_not_followed_by_a_second(
 ) -> None:
     """A call that the kernel does not interrupt outlives even SIGKILL; a kill that does nothing stands
     for it."""
-    async with host() as run:
+    async with host(IMPATIENT) as run:
         await run.until_ok()
         first = run.nvml.pid
         with monkeypatch.context() as patch:

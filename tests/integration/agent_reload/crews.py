@@ -116,7 +116,7 @@ class Running:
         """Change the file, ask for a reload, and wait until it is in force."""
         self.file = new
         self.asked.set()
-        await until(lambda: self.agent.settings == new, 10.0)
+        await until(lambda: self.agent.settings == new)
 
 
 def settings_for(*ports: int, cells: Any = ("c1", "c2"), **more: Any) -> AgentSettings:
@@ -143,6 +143,6 @@ async def running(settings: AgentSettings) -> AsyncIterator[Running]:
         yield held[0]
     finally:
         stop.set()
-        async with asyncio.timeout(5.0):
+        async with asyncio.timeout(30):
             await task
         await settle()

@@ -21,7 +21,7 @@ from tests.integration.controller_service.running import serving, settings_of
 from tests.integration.controller_service.running import until as eventually
 from tests.unit.agent.collectors.app.engine_pages import vllm_page
 
-PATIENCE_S = 20.0
+PATIENCE_S = 30.0
 SERVING = pb.ENGINE_STATE_SERVING
 
 
@@ -55,7 +55,7 @@ async def real_agent(settings: AgentSettings) -> AsyncIterator[Desk]:
         yield held[0]
     finally:
         stop.set()
-        async with asyncio.timeout(10.0):
+        async with asyncio.timeout(30):
             await task
         await settle()
 
@@ -177,7 +177,7 @@ async def test_a_controller_that_is_dropped_lets_the_cells_go() -> None:
             await eventually(partial(_ready, each, "c1", "c2"))
         await desk.reload(settings_for(first.telemetry))
         await eventually(lambda: _is(second, "c1", "TERMINATED"))
-        assert await _is(second, "c2", "TERMINATED")
+        await eventually(lambda: _is(second, "c2", "TERMINATED"))
         assert await _ready(first, "c1", "c2")
 
 

@@ -37,12 +37,12 @@ class Served:
 
     def __enter__(self) -> Served:
         self._thread.start()
-        assert self._ready.wait(10)
+        assert self._ready.wait(60)
         return self
 
     def __exit__(self, *_: object) -> None:
         self._loop.call_soon_threadsafe(self._stop.set)
-        self._thread.join(10)
+        self._thread.join(60)
         assert not self._thread.is_alive()
 
     def _run(self) -> None:
@@ -96,7 +96,7 @@ def test_requests_made_from_the_document_are_answered_as_it_says(served: Served,
     )
     @hypothesis.given(case=operation.as_strategy())
     def check(case: Any) -> None:
-        case.call_and_validate(base_url=served.url, headers={"Authorization": f"Bearer {TOKEN}"}, timeout=20)
+        case.call_and_validate(base_url=served.url, headers={"Authorization": f"Bearer {TOKEN}"}, timeout=60)
 
     check()
 

@@ -22,7 +22,7 @@ STREAM = "/api/v1/events/stream"
 async def read(answer: aiohttp.ClientResponse, count: int) -> list[dict[str, Any]]:
     """The next blocks of an event stream, as their fields; comments have the field ""."""
     blocks: list[dict[str, Any]] = []
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(30):
         while len(blocks) < count:
             block: dict[str, Any] = {}
             while (line := (await answer.content.readline()).decode().rstrip("\n")) != "":

@@ -42,9 +42,9 @@ class Asker:
         self.answers: asyncio.Queue[tuple[str, Answer, str]] = asyncio.Queue()
         self.inquiry = EngineInquiry(lambda *answer: self.answers.put_nowait(answer), pools)
 
-    async def ask(self, question: Question, timeout_s: float = 10.0) -> tuple[Answer, str]:
+    async def ask(self, question: Question, timeout_s: float = 30.0) -> tuple[Answer, str]:
         self.inquiry.ask("c1", question, timeout_s)
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             _, answer, detail = await self.answers.get()
         return answer, detail
 
@@ -241,7 +241,7 @@ async def test_one_question_a_cell_at_a_time_and_close_ends_them(
     address = await serve(health)
     for _ in range(3):
         asker.inquiry.ask("c1", address, 20.0)
-    await asyncio.wait_for(begun.wait(), 5)
+    await asyncio.wait_for(begun.wait(), 30)
     await asker.inquiry.close()
     assert asked == 1
     assert asker.answers.empty()

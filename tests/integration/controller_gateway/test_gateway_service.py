@@ -107,7 +107,7 @@ def message(*entries: Any, node: str = "gw-1", log: str = REQUESTS_LOG) -> Any:
 
 
 async def status_of(call: Any) -> tuple[grpc.StatusCode, str]:
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(30):
         return await call.code(), await call.details()
 
 

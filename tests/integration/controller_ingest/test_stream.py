@@ -54,7 +54,7 @@ class Heard:
 
     async def until(self, kind: str, count: int = 1) -> list[Any]:
         """Wait until `kind` was heard `count` times."""
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(30):
             while len(found := [what for each, what in self.calls if each == kind]) < count:
                 self.changed.clear()
                 await self.changed.wait()
@@ -116,14 +116,14 @@ def down(seq: int, event_id: int, cell: str = "c1") -> pb.AgentMessage:
 
 
 async def read(call: Any) -> pb.ControllerMessage:
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(30):
         message = await call.read()
     assert isinstance(message, pb.ControllerMessage)
     return message
 
 
 async def test_hello_beats_events_and_goodbye_reach_the_sink(server: Server, stub: Any) -> None:
-    call = stub.Stream(timeout=10)
+    call = stub.Stream(timeout=60)
     await call.write(hello())
     assert (await read(call)).welcome.telemetry_interval_ms == 500
     await call.write(beat(1, "c1", kv_fill=0.5))
@@ -148,7 +148,7 @@ async def test_hello_beats_events_and_goodbye_reach_the_sink(server: Server, stu
 async def test_what_fails_validation_changes_nothing_and_still_counts_as_life(
     server: Server, stub: Any
 ) -> None:
-    call = stub.Stream(timeout=10)
+    call = stub.Stream(timeout=60)
     await call.write(hello())
     await read(call)
     await call.write(beat(1, "c1", kv_fill=float("nan")))
@@ -162,7 +162,7 @@ async def test_what_fails_validation_changes_nothing_and_still_counts_as_life(
 
 
 async def test_a_node_speaks_for_its_own_cells_only(server: Server, stub: Any) -> None:
-    call = stub.Stream(timeout=10)
+    call = stub.Stream(timeout=60)
     await call.write(hello(cells=("c1",)))
     await read(call)
     await call.write(beat(1, "c1", "c9", kv_fill=0.1))
@@ -175,7 +175,7 @@ async def test_a_node_speaks_for_its_own_cells_only(server: Server, stub: Any) -
 
 
 async def test_a_cell_of_another_live_node_is_refused_in_the_welcome(server: Server, stub: Any) -> None:
-    first, second = stub.Stream(timeout=10), stub.Stream(timeout=10)
+    first, second = stub.Stream(timeout=60), stub.Stream(timeout=60)
     await first.write(hello("n1"))
     await read(first)
     await second.write(hello("n2", cells=("c1", "c2")))
@@ -187,7 +187,7 @@ async def test_a_cell_of_another_live_node_is_refused_in_the_welcome(server: Ser
 
 
 async def test_a_cell_whose_address_gateways_cannot_use_is_refused_alone(server: Server, stub: Any) -> None:
-    call = stub.Stream(timeout=10)
+    call = stub.Stream(timeout=60)
     await call.write(hello(host="engine.local"))
     welcome = (await read(call)).welcome
     assert "set the cell's advertise" in welcome.refused[0].reason
@@ -202,7 +202,7 @@ async def test_a_cell_whose_address_gateways_cannot_use_is_refused_alone(server:
 async def test_a_stream_that_begins_wrong_is_refused_with_the_reason(
     server: Server, stub: Any, first: pb.AgentMessage
 ) -> None:
-    call = stub.Stream(timeout=10)
+    call = stub.Stream(timeout=60)
     await call.write(first)
     assert await call.code() is grpc.StatusCode.FAILED_PRECONDITION
     assert await call.details()
@@ -211,7 +211,7 @@ async def test_a_stream_that_begins_wrong_is_refused_with_the_reason(
 
 
 async def test_an_older_agent_of_the_same_node_is_refused(server: Server, stub: Any) -> None:
-    new, old = stub.Stream(timeout=10), stub.Stream(timeout=10)
+    new, old = stub.Stream(timeout=60), stub.Stream(timeout=60)
     await new.write(hello(incarnation=2))
     await read(new)
     await old.write(hello(incarnation=1))
@@ -221,13 +221,13 @@ async def test_an_older_agent_of_the_same_node_is_refused(server: Server, stub: 
 
 
 async def test_events_are_taken_once_over_a_reconnect(server: Server, stub: Any) -> None:
-    call = stub.Stream(timeout=10)
+    call = stub.Stream(timeout=60)
     await call.write(hello())
     await call.write(down(1, 1))
     await server.heard.until("event")
     call.cancel()
     await server.heard.until("lost")
-    again = stub.Stream(timeout=10)
+    again = stub.Stream(timeout=60)
     await again.write(hello())
     await read(again)
     await again.write(down(1, 1))
@@ -240,7 +240,7 @@ async def test_events_are_taken_once_over_a_reconnect(server: Server, stub: Any)
 async def test_directives_reach_a_connected_node_only(server: Server, stub: Any) -> None:
     message = pb.ControllerMessage(directive=pb.Directive(drain=pb.Drain(cell_id="c1")))
     assert not server.service.send("n1", message)
-    call = stub.Stream(timeout=10)
+    call = stub.Stream(timeout=60)
     await call.write(hello())
     await read(call)
     assert server.service.send("n1", message)
@@ -270,7 +270,7 @@ async def test_with_mutual_tls_a_node_is_who_its_certificate_says(
             f"127.0.0.1:{server.port}", channel_credentials(tls["agent"], "tls")
         ) as channel,
     ):
-        call = CellTelemetryStub(channel).Stream(timeout=10)
+        call = CellTelemetryStub(channel).Stream(timeout=60)
         await call.write(hello(name))
         if code is None:
             assert (await read(call)).welcome.session
@@ -281,7 +281,7 @@ async def test_with_mutual_tls_a_node_is_who_its_certificate_says(
 
 
 async def test_an_agent_that_reads_no_answers_is_still_heard(server: Server, stub: Any) -> None:
-    call = stub.Stream(timeout=20)
+    call = stub.Stream(timeout=60)
     await call.write(hello())
     for number in range(1, OUTGOING * 3):
         await call.write(hello())
@@ -297,7 +297,7 @@ async def test_a_sink_that_fails_leaves_no_session(server: Server, stub: Any, mo
         raise RuntimeError("broken")
 
     monkeypatch.setattr(server.heard, "hello", fail)
-    call = stub.Stream(timeout=10)
+    call = stub.Stream(timeout=60)
     await call.write(hello())
     assert await call.code() is grpc.StatusCode.UNKNOWN
     assert server.intake.sessions.live == ()
@@ -305,7 +305,7 @@ async def test_a_sink_that_fails_leaves_no_session(server: Server, stub: Any, mo
 
 async def test_two_hosts_under_one_name_are_told_apart(server: Server, stub: Any) -> None:
     """A copied settings file must not end the cells of the host that it was copied from."""
-    first, second = stub.Stream(timeout=10), stub.Stream(timeout=10)
+    first, second = stub.Stream(timeout=60), stub.Stream(timeout=60)
     await first.write(hello("n1", 1, ("c1",)))
     await read(first)
     await second.write(hello("n1", 2, ("c2",)))
@@ -317,13 +317,13 @@ async def test_two_hosts_under_one_name_are_told_apart(server: Server, stub: Any
 
 async def test_a_stream_that_is_replaced_ends_although_it_says_nothing_more(stub: Any) -> None:
     """Else an agent that reconnects without a word of goodbye leaves one behind each time."""
-    older = stub.Stream(timeout=10)
+    older = stub.Stream(timeout=60)
     await older.write(hello())
     await read(older)
-    newer = stub.Stream(timeout=10)
+    newer = stub.Stream(timeout=60)
     await newer.write(hello())
     await read(newer)
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(30):
         assert await older.code() is grpc.StatusCode.ABORTED
     await newer.write(down(1, 1))
     assert (await read(newer)).ack.event_id == 1

@@ -33,7 +33,7 @@ async def speaking() -> AsyncIterator[tuple[WireIntrospection, grpc.aio.Channel]
 
 
 async def check(health: Any, service: str) -> int:
-    answer = await health.Check(health_pb2.HealthCheckRequest(service=service), timeout=10)
+    answer = await health.Check(health_pb2.HealthCheckRequest(service=service), timeout=60)
     return int(answer.status)
 
 
@@ -41,7 +41,7 @@ async def test_services_are_well_until_the_end() -> None:
     async with speaking() as (desk, channel):
         health: Any = health_pb2_grpc.HealthStub(channel)
         assert [await check(health, each) for each in ("", SERVICE)] == [Status.SERVING] * 2
-        listed = await health.List(health_pb2.HealthListRequest(), timeout=10)
+        listed = await health.List(health_pb2.HealthListRequest(), timeout=60)
         assert {name: each.status for name, each in listed.statuses.items()} == {
             "": Status.SERVING,
             SERVICE: Status.SERVING,
@@ -56,9 +56,9 @@ async def test_services_are_well_until_the_end() -> None:
 async def test_a_watcher_hears_of_the_end() -> None:
     async with speaking() as (desk, channel):
         health: Any = health_pb2_grpc.HealthStub(channel)
-        known = health.Watch(health_pb2.HealthCheckRequest(service=SERVICE), timeout=20)
-        unknown = health.Watch(health_pb2.HealthCheckRequest(service="no.Such"), timeout=20)
-        async with asyncio.timeout(10):
+        known = health.Watch(health_pb2.HealthCheckRequest(service=SERVICE), timeout=60)
+        unknown = health.Watch(health_pb2.HealthCheckRequest(service="no.Such"), timeout=60)
+        async with asyncio.timeout(30):
             assert (await known.read()).status == Status.SERVING
             assert (await unknown.read()).status == Status.SERVICE_UNKNOWN
             desk.close()
@@ -70,5 +70,5 @@ async def test_a_watcher_hears_of_the_end() -> None:
 async def test_what_is_no_question_is_refused() -> None:
     async with speaking() as (_, channel):
         with pytest.raises(grpc.aio.AioRpcError) as caught:
-            await channel.unary_unary("/grpc.health.v1.Health/Check")(b"\xff\xff", timeout=10)
+            await channel.unary_unary("/grpc.health.v1.Health/Check")(b"\xff\xff", timeout=60)
         assert caught.value.code() is grpc.StatusCode.INTERNAL

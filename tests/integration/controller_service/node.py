@@ -38,7 +38,7 @@ class Node:
         ]
         hello = pb.Hello(node=self.name, site="berlin", incarnation=1, cells=facts)
         await self.call.write(pb.AgentMessage(hello=hello))
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(30):
             self.welcome = (await self.call.read()).welcome
 
     async def beat(self, **signals: float) -> None:
@@ -87,7 +87,7 @@ async def speaking(
         else grpc.aio.secure_channel(address, credentials)
     )
     async with channel:
-        call = CellTelemetryStub(channel).Stream(timeout=60)
+        call = CellTelemetryStub(channel).Stream(timeout=110)
         try:
             yield Node(call, name, cells, engine_port)
         finally:

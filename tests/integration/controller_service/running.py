@@ -19,7 +19,7 @@ from headrace_shared import config
 from headrace_shared.clock import Clock
 from tests.integration.controller_cli.program import free_ports
 
-STOP_LIMIT_S = 6.0
+STOP_LIMIT_S = 20.0
 SETTINGS = """\
 region: berlin
 listen: {{telemetry: "127.0.0.1:{telemetry}", xds: "127.0.0.1:{xds}", admin: "127.0.0.1:{admin}"{tls}}}
@@ -83,7 +83,7 @@ def strict(text: str) -> Any:
     return json.loads(text, parse_constant=refuse)
 
 
-async def until(condition: Callable[[], Awaitable[bool]], seconds: float = 20.0) -> None:
+async def until(condition: Callable[[], Awaitable[bool]], seconds: float = 25.0) -> None:
     """Wait for `condition()`; TimeoutError if it does not come true."""
     async with asyncio.timeout(seconds):
         while not await condition():  # noqa: ASYNC110 (the condition is another program's)
@@ -116,7 +116,7 @@ async def serving(settings: ControllerSettings, tls: ssl.SSLContext | None = Non
         task = asyncio.create_task(service.run(settings, stop), name="the controller")
         try:
             connector = aiohttp.TCPConnector(ssl=True if tls is None else tls)
-            timeout = aiohttp.ClientTimeout(total=10)
+            timeout = aiohttp.ClientTimeout(total=30)
             async with aiohttp.ClientSession(timeout=timeout, connector=connector) as session:
                 running = Running(settings, session, tls)
                 await until(lambda: running.serves(task))

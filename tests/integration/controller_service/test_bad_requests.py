@@ -28,7 +28,7 @@ async def ask(running: Running, method: str, path: str, body: bytes | None = Non
     """Status, and the error that the JSON of the answer names."""
     headers = {"Content-Type": "application/json; charset=no-such"}
     async with (
-        aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=10)) as session,
+        aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=30)) as session,
         session.request(method, running.admin + path, data=body, headers=headers) as answer,
     ):
         return answer.status, strict(await answer.text())["error"]

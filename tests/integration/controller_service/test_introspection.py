@@ -54,7 +54,7 @@ class Generic:
         return pool
 
     async def _ask(self, **what: str) -> Any:
-        call = self._stub.ServerReflectionInfo(timeout=10)
+        call = self._stub.ServerReflectionInfo(timeout=60)
         await call.write(reflection_pb2.ServerReflectionRequest(**what))
         answer = await call.read()
         await call.done_writing()
@@ -81,10 +81,10 @@ async def test_both_ports_say_what_they_serve_and_that_they_are_well() -> None:
                 assert {"grpc.health.v1.Health", "grpc.reflection.v1alpha.ServerReflection"} <= found
                 health = health_pb2_grpc.HealthStub(channel)
                 for service in ("", *expected):
-                    answer = await health.Check(health_pb2.HealthCheckRequest(service=service), timeout=10)
+                    answer = await health.Check(health_pb2.HealthCheckRequest(service=service), timeout=60)
                     assert answer.status == SERVING, service
                 with pytest.raises(grpc.aio.AioRpcError) as caught:
-                    await health.Check(health_pb2.HealthCheckRequest(service="no.Such"), timeout=10)
+                    await health.Check(health_pb2.HealthCheckRequest(service="no.Such"), timeout=60)
                 assert caught.value.code() == grpc.StatusCode.NOT_FOUND
 
 
@@ -107,7 +107,7 @@ async def test_a_client_that_knows_no_message_can_subscribe() -> None:
             response_deserializer=response.FromString,
         )
         running.controller.publish(Plan())
-        call = method(timeout=20)
+        call = method(timeout=60)
         cds = "type.googleapis.com/envoy.config.cluster.v3.Cluster"
         await call.write(request(type_url=cds, node={"id": "gw-1"}))
         assert (await call.read()).type_url == cds
@@ -120,10 +120,10 @@ async def test_a_watcher_hears_of_the_end_and_one_that_does_not_read_delays_nobo
     number = await port.start()
     async with grpc.aio.insecure_channel(f"127.0.0.1:{number}") as channel:
         health = health_pb2_grpc.HealthStub(channel)
-        watch = health.Watch(health_pb2.HealthCheckRequest(service=ADS), timeout=20)
+        watch = health.Watch(health_pb2.HealthCheckRequest(service=ADS), timeout=60)
         assert (await watch.read()).status == SERVING
-        idle = health.Watch(health_pb2.HealthCheckRequest(service=ADS), timeout=20)
-        async with asyncio.timeout(5):
+        idle = health.Watch(health_pb2.HealthCheckRequest(service=ADS), timeout=60)
+        async with asyncio.timeout(30):
             introspection.close()
             assert (await watch.read()).status == NOT_SERVING
             watch.cancel()

@@ -26,7 +26,7 @@ async def come_and_go(port: int, number: int, end: float) -> int:
         own = (("grpc.use_local_subchannel_pool", 1),)
         async with grpc.aio.insecure_channel(f"127.0.0.1:{port}", options=own) as channel:
             for way in range(3):
-                call = CellTelemetryStub(channel).Stream(timeout=30)
+                call = CellTelemetryStub(channel).Stream(timeout=60)
                 node = Node(call, f"n{number}", [f"c{number}"])
                 await leave(node, (way + number + rounds) % 4)
                 rounds += 1
@@ -47,7 +47,7 @@ async def leave(node: Node, way: int) -> None:
         goodbye = pb.Goodbye(seq=node.seq + 1, planned=True, grace_ms=100)
         await node.call.write(pb.AgentMessage(goodbye=goodbye))
     await node.call.done_writing()
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(30):
         assert await node.call.code() is grpc.StatusCode.OK
 
 
@@ -81,8 +81,11 @@ async def test_a_storm_of_reconnects_leaves_nothing_behind() -> None:
             assert heir.welcome is not None
             assert list(heir.welcome.refused) == [], "no session holds a cell any more"
         again = await ticks(running)
-        await asyncio.sleep(0.5)
-        assert await ticks(running) > again
+
+        async def goes_on() -> bool:
+            return await ticks(running) > again
+
+        await until(goes_on)
         status, _ = await running.get("/readyz")
         assert status == 200
         assert len(await running.cells()) == AGENTS

@@ -76,7 +76,7 @@ class Host:
                 stop.set()
             else:
                 task.cancel()
-            await asyncio.wait([task], timeout=5)
+            await asyncio.wait([task], timeout=20)
             await settle()
 
 

@@ -44,6 +44,11 @@ async def test_a_disk_that_refuses_is_said_once_and_costs_nothing_else(
         await node.serve()
         async with beating(node):
             await until(running.serving_c1)
+
+            async def said() -> bool:
+                return bool(warnings_of(logs))
+
+            await until(said)
             await asyncio.sleep(0.5)
             (warning,) = warnings_of(logs)
             assert warning["event"].startswith("kept fleet cannot be written")

@@ -18,6 +18,9 @@ from headrace_shared.net import HostPort
 from tests.support.gateway_port import GatewayPort
 from tests.unit.controller.xds.builders import delta_request, request
 
+# gRPC's channels to one address share a connection, which a server of before may just be closing.
+OWN_CONNECTION = (("grpc.use_local_subchannel_pool", 1),)
+
 
 class AdsServer:
     """An XdsServer on a port of its own, which it keeps when it is started again."""
@@ -61,7 +64,7 @@ class AdsClient:
         nonce = self.nonces.get(url, "")
         await self.call.write(request(url, names, nonce, version, error, self.node))
 
-    async def take(self, seconds: float = 5.0) -> Any:
+    async def take(self, seconds: float = 30.0) -> Any:
         """The next response, not yet answered."""
         async with asyncio.timeout(seconds):
             response = await self.call.read()
@@ -101,7 +104,7 @@ class AdsClient:
 @asynccontextmanager
 async def connected(port: int, node: str = "gw-1") -> AsyncIterator[AdsClient]:
     """A client's stream to the server on `port`."""
-    async with grpc.aio.insecure_channel(f"127.0.0.1:{port}") as channel:
+    async with grpc.aio.insecure_channel(f"127.0.0.1:{port}", options=OWN_CONNECTION) as channel:
         call = ads_pb2_grpc.AggregatedDiscoveryServiceStub(channel).StreamAggregatedResources()
         try:
             yield AdsClient(call, node)
@@ -119,7 +122,7 @@ class DeltaClient:
     async def ask(self, url: str, *names: str, **more: Any) -> None:
         await self.call.write(delta_request(url, names, node=self.node, **more))
 
-    async def take(self, seconds: float = 5.0) -> Any:
+    async def take(self, seconds: float = 30.0) -> Any:
         """The next response, not yet answered."""
         async with asyncio.timeout(seconds):
             response = await self.call.read()
@@ -147,7 +150,7 @@ async def delta_connected(
     port: int, node: str = "gw-1", *, endpoints_only: bool = False
 ) -> AsyncIterator[DeltaClient]:
     """A client's delta stream to the server on `port`."""
-    async with grpc.aio.insecure_channel(f"127.0.0.1:{port}") as channel:
+    async with grpc.aio.insecure_channel(f"127.0.0.1:{port}", options=OWN_CONNECTION) as channel:
         call = (
             eds_pb2_grpc.EndpointDiscoveryServiceStub(channel).DeltaEndpoints()
             if endpoints_only
@@ -162,7 +165,7 @@ async def delta_connected(
 @asynccontextmanager
 async def endpoints_connected(port: int, node: str = "gw-1") -> AsyncIterator[AdsClient]:
     """A client's stream to the endpoint discovery service on `port`."""
-    async with grpc.aio.insecure_channel(f"127.0.0.1:{port}") as channel:
+    async with grpc.aio.insecure_channel(f"127.0.0.1:{port}", options=OWN_CONNECTION) as channel:
         call = eds_pb2_grpc.EndpointDiscoveryServiceStub(channel).StreamEndpoints()
         try:
             yield AdsClient(call, node)
@@ -170,7 +173,7 @@ async def endpoints_connected(port: int, node: str = "gw-1") -> AsyncIterator[Ad
             call.cancel()
 
 
-async def until(condition: Any, seconds: float = 5.0) -> None:
+async def until(condition: Any, seconds: float = 30.0) -> None:
     """Wait for `condition()`; TimeoutError if it does not come true."""
     async with asyncio.timeout(seconds):
         while not condition():  # noqa: ASYNC110 (another stream's progress)

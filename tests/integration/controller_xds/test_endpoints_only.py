@@ -88,6 +88,6 @@ async def test_polling_is_refused_with_the_remedy() -> None:
     ):
         stub = eds_pb2_grpc.EndpointDiscoveryServiceStub(channel)
         with pytest.raises(grpc.aio.AioRpcError) as caught:
-            await stub.FetchEndpoints(discovery_pb2.DiscoveryRequest(), timeout=5)
+            await stub.FetchEndpoints(discovery_pb2.DiscoveryRequest(), timeout=60)
         assert caught.value.code() == grpc.StatusCode.UNIMPLEMENTED
         assert "api_type: GRPC" in (caught.value.details() or "")

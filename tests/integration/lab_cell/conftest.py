@@ -33,17 +33,31 @@ class Server:
 
 
 @asynccontextmanager
-async def running(serve: Callable[[socket.socket, asyncio.Event], Awaitable[None]]) -> AsyncIterator[Server]:
+async def running(
+    serve: Callable[[socket.socket, asyncio.Event], Awaitable[None]], *, listens: bool = True
+) -> AsyncIterator[Server]:
+    """A server, once it listens unless it is not to at first."""
     sock = bind("127.0.0.1", 0)
     port = address_of(sock).port
     stop = asyncio.Event()
     task = asyncio.create_task(_await(serve(sock, stop)), name="server under test")
-    await asyncio.sleep(0.02)
+
+    async def does_listen() -> bool:
+        try:
+            _, writer = await asyncio.open_connection("127.0.0.1", port)
+        except ConnectionRefusedError:
+            return False
+        writer.close()
+        await writer.wait_closed()
+        return True
+
     try:
+        if listens:
+            await eventually(does_listen)
         yield Server(f"http://127.0.0.1:{port}", port)
     finally:
         stop.set()
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(20):
             await task
 
 
@@ -54,7 +68,10 @@ async def _await(awaitable: Awaitable[None]) -> None:
 @asynccontextmanager
 async def running_cell(**settings: Any) -> AsyncIterator[Server]:
     made = CellSettings(**{"cell_id": "c1", "model": "m", "engine": QUICK, **settings})
-    async with running(lambda sock, stop: serve_cell(made, sock, SystemClock(), stop)) as server:
+    listens = made.loading_mode == "answer"
+    async with running(
+        lambda sock, stop: serve_cell(made, sock, SystemClock(), stop), listens=listens
+    ) as server:
         yield server
 
 
@@ -66,7 +83,7 @@ async def running_exporter(settings: ExporterSettings) -> AsyncIterator[Server]:
 
 @pytest.fixture
 async def session() -> AsyncIterator[aiohttp.ClientSession]:
-    timeout = aiohttp.ClientTimeout(total=10)
+    timeout = aiohttp.ClientTimeout(total=60)
     async with aiohttp.ClientSession(timeout=timeout) as session:
         yield session
 
@@ -77,7 +94,7 @@ async def cell() -> AsyncIterator[Server]:
         yield server
 
 
-async def eventually(check: Callable[[], Awaitable[bool]], seconds: float = 3.0) -> None:
+async def eventually(check: Callable[[], Awaitable[bool]], seconds: float = 20.0) -> None:
     """Return as soon as `check` holds; fail if it does not within `seconds`."""
     async with asyncio.timeout(seconds):
         while True:

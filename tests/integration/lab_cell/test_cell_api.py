@@ -15,6 +15,8 @@ from headrace_lab.engine import EngineParameters
 from tests.integration.lab_cell.conftest import Server, eventually, running_cell
 
 SLOW = EngineParameters(decode_base_s=0.05, max_model_len=1024)
+SLOWER = EngineParameters(decode_base_s=0.5, max_model_len=1024)
+"""So slow that what a busy machine adds is little beside it."""
 
 
 async def sample(session: aiohttp.ClientSession, cell: Server, name: str, **labels: str) -> float | None:
@@ -45,7 +47,7 @@ async def test_a_stream_has_headers_first_then_a_token_at_a_time(
     path = "/v1/chat/completions" if chat else "/v1/completions"
     asked = {"messages": [{"role": "user", "content": "hello"}]} if chat else {"prompt": "hello"}
     body = {"model": "m", **asked, "max_tokens": 4, "stream": True, "stream_options": {"include_usage": True}}
-    async with running_cell(engine=SLOW) as cell:
+    async with running_cell(engine=SLOWER) as cell:
         started = time.monotonic()
         async with session.post(cell.url + path, json=body) as response:
             headers_s = time.monotonic() - started
@@ -57,7 +59,7 @@ async def test_a_stream_has_headers_first_then_a_token_at_a_time(
     assert response.status == 200
     assert response.headers["x-headrace-cell"] == "c1"
     assert response.headers["Content-Type"].startswith("text/event-stream")
-    assert headers_s < 0.045 <= times[0], "the headers do not wait for the first token"
+    assert headers_s < 0.45 <= times[0], "the headers do not wait for the first token"
     assert lines[-1] == "data: [DONE]"
     events = [json.loads(line.removeprefix("data: ")) for line in lines[:-1]]
     assert events[-1]["usage"]["completion_tokens"] == 4
@@ -66,7 +68,7 @@ async def test_a_stream_has_headers_first_then_a_token_at_a_time(
     assert len([text for text in texts if text]) == 4
     assert choices[-1]["finish_reason"] == "length"
     assert [c["finish_reason"] for c in choices[:-1]] == [None] * (len(choices) - 1)
-    assert times[-1] - times[0] > 0.12, "tokens come one step apart, not in one burst"
+    assert times[-1] - times[0] > 1.2, "tokens come one step apart, not in one burst"
 
 
 async def test_a_whole_answer(session: aiohttp.ClientSession, cell: Server) -> None:
@@ -136,7 +138,7 @@ async def test_a_client_that_goes_away_aborts_its_request(
         await eventually(runs)
         asking.cancel()
         await asyncio.gather(asking, return_exceptions=True)
-        await eventually(stopped, seconds=1.0)
+        await eventually(stopped)
         assert (await load(session, cell))["kv_blocks_used"] == 0
         assert await sample(session, cell, "vllm:request_success_total", finished_reason="abort") == 1
         assert await sample(session, cell, "http_requests_total", status="5xx") is None
@@ -169,13 +171,13 @@ async def test_while_loading_it_answers_503_or_refuses(session: aiohttp.ClientSe
         except aiohttp.ClientConnectorError:
             return False
 
-    async with running_cell(loading_s=0.3) as cell:
+    async with running_cell(loading_s=3.0) as cell:
         async with session.get(f"{cell.url}/health") as response:
             assert response.status == 503
         async with session.post(f"{cell.url}/v1/completions", json={"prompt": "a"}) as response:
             assert response.status == 503
         await eventually(serves)
-    async with running_cell(loading_s=0.3, loading_mode="refuse") as cell:
+    async with running_cell(loading_s=3.0, loading_mode="refuse") as cell:
         with pytest.raises(aiohttp.ClientConnectorError):
             await session.get(f"{cell.url}/health")
         await eventually(serves)
@@ -212,10 +214,9 @@ async def test_a_slow_cell_takes_longer(session: aiohttp.ClientSession, cell: Se
             assert response.status == 200
         return time.monotonic() - started
 
-    await seconds()
-    usual = await seconds()
-    await order(session, cell, fault="slow", factor=10.0)
-    assert await seconds() > max(2 * usual, 0.35)
+    usual = min([await seconds() for _ in range(5)])
+    await order(session, cell, fault="slow", factor=25.0)
+    assert usual < 0.95 < await seconds(), "20 tokens of 2 ms, and of 50 ms"
 
 
 async def test_a_bad_order_is_refused_with_the_choices(session: aiohttp.ClientSession, cell: Server) -> None:
@@ -231,15 +232,15 @@ async def test_idle_connections_end_but_not_those_on_which_nothing_was_asked() -
         reader, writer = await asyncio.open_connection("127.0.0.1", cell.port)
         writer.write(b"GET /ping HTTP/1.1\r\nHost: cell\r\n\r\n")
         started = time.monotonic()
-        async with asyncio.timeout(3):
+        async with asyncio.timeout(30):
             answer = await reader.read()  # to its end
         assert answer.startswith(b"HTTP/1.1 200")
-        assert 0.2 < time.monotonic() - started < 1.5
+        assert time.monotonic() - started > 0.2
         with pytest.raises(TimeoutError):
             async with asyncio.timeout(0.6):
                 await silent_reader.read(1)
         silent_writer.write(b"GET /ping HTTP/1.1\r\nHost: cell\r\n\r\n")
-        async with asyncio.timeout(1):
+        async with asyncio.timeout(30):
             assert (await silent_reader.readline()).startswith(b"HTTP/1.1 200")
         for each in (silent_writer, writer):
             each.close()
@@ -249,7 +250,7 @@ async def test_idle_connections_end_but_not_those_on_which_nothing_was_asked() -
 async def test_an_http2_preface_gets_an_error_not_silence(cell: Server) -> None:
     reader, writer = await asyncio.open_connection("127.0.0.1", cell.port)
     writer.write(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n")
-    async with asyncio.timeout(2):
+    async with asyncio.timeout(30):
         assert (await reader.readline()).startswith(b"HTTP/1")
     writer.close()
     await writer.wait_closed()

@@ -50,10 +50,15 @@ async def test_a_gpu_follows_its_own_cell_and_is_empty_when_that_dies(session: a
             async def is_empty() -> bool:
                 return await figure(session, exporter, "DCGM_FI_DEV_FB_USED") == 0
 
-            await eventually(is_busy)
-            assert await figure(session, exporter, "DCGM_FI_PROF_DRAM_ACTIVE") > 0.5
+            async def reads() -> bool:
+                return await figure(session, exporter, "DCGM_FI_PROF_DRAM_ACTIVE") > 0.5
+
+            async def is_full() -> bool:
+                return await figure(session, exporter, "DCGM_FI_DEV_FB_USED", "GPU-1") > 0
+
+            for each in (is_busy, reads, is_full):
+                await eventually(each)
             assert await figure(session, exporter, "DCGM_FI_DEV_GPU_UTIL", "GPU-1") == 0
-            assert await figure(session, exporter, "DCGM_FI_DEV_FB_USED", "GPU-1") > 0
             asking.cancel()
             await asyncio.gather(asking, return_exceptions=True)
         async with running_exporter(settings("http://127.0.0.1:9", idle.url)) as exporter:
@@ -72,18 +77,17 @@ async def _ask(url: str, body: dict[str, Any]) -> bytes:
 async def test_energy_moves_unless_stale(session: aiohttp.ClientSession) -> None:
     name = "DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION"
     async with running_exporter(settings("http://127.0.0.1:9")) as exporter:
+
+        async def moves() -> bool:
+            return await figure(session, exporter, name) > first
+
         first = await figure(session, exporter, name)
-        await asyncio.sleep(0.2)
-        assert await figure(session, exporter, name) > first
+        await eventually(moves)
         await order(session, exporter, "stale")
         first = await figure(session, exporter, name)
         await asyncio.sleep(0.2)
         assert await figure(session, exporter, name) == first
         await order(session, exporter, "clear")
-
-        async def moves() -> bool:
-            return await figure(session, exporter, name) > first
-
         await eventually(moves)
 
 

@@ -16,6 +16,7 @@ import pytest
 
 from headrace_lab.cell.listening import address_of, bind
 from headrace_lab.stack.ports import free_ports
+from tests.support.program import EXIT_LIMIT_S
 
 CELL = ("headrace_lab.cell", "--max-model-len", "1024", "--decode-ms", "20")
 EXPORTER = ("headrace_lab.gpu", "--gpu", "GPU-1=http://127.0.0.1:9")
@@ -34,14 +35,14 @@ async def program(*arguments: str) -> AsyncIterator[asyncio.subprocess.Process]:
     finally:
         if process.returncode is None:
             process.kill()
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(30):
             await process.communicate()
 
 
 async def port_of(process: asyncio.subprocess.Process) -> int:
     """The port that a program started with `--port 0` says it serves on."""
     assert process.stderr is not None
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         while line := await process.stderr.readline():
             said = json.loads(line)
             if said["event"] == "serving":
@@ -52,7 +53,7 @@ async def port_of(process: asyncio.subprocess.Process) -> int:
 async def ended(process: asyncio.subprocess.Process) -> tuple[int, float]:
     """Exit status and the seconds until it came."""
     started = time.monotonic()
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(30):
         status = await process.wait()
     return status, time.monotonic() - started
 
@@ -72,7 +73,7 @@ async def test_sigterm_ends_a_cell_in_time_even_with_streams_open(
             process.send_signal(signal.SIGTERM)
             status, seconds = await ended(process)
     assert status == 0
-    assert seconds < 1.0
+    assert seconds < EXIT_LIMIT_S
 
 
 async def test_sigkill_closes_its_sockets_at_once(session: aiohttp.ClientSession) -> None:
@@ -84,7 +85,7 @@ async def test_sigkill_closes_its_sockets_at_once(session: aiohttp.ClientSession
         process.kill()
         # A connection that was not accepted yet is reset, which is an end as well.
         with contextlib.suppress(ConnectionResetError):
-            async with asyncio.timeout(2):
+            async with asyncio.timeout(30):
                 assert await reader.read() == b""
         writer.close()
         with contextlib.suppress(ConnectionResetError):
@@ -111,7 +112,7 @@ async def test_sigterm_ends_an_exporter_in_time(session: aiohttp.ClientSession) 
         process.send_signal(signal.SIGTERM)
         status, seconds = await ended(process)
     assert status == 0
-    assert seconds < 1.0
+    assert seconds < EXIT_LIMIT_S
 
 
 @pytest.mark.parametrize("arguments", [CELL, EXPORTER], ids=["cell", "exporter"])

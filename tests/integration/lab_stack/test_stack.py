@@ -20,6 +20,7 @@ import pytest
 from headrace_lab.stack.ports import KEPT, bindable, free_ports
 from headrace_lab.stack.program import Spec, StackError
 from headrace_lab.stack.stack import Stack
+from tests.support.program import EXIT_LIMIT_S
 
 SERVE = """
 import http.server, signal, sys
@@ -54,7 +55,7 @@ def python(name: str, code: str, port: int = 0, status: int = 200, **extra: obje
 
 async def said(stack: Stack, name: str, what: str) -> str:
     """Wait until the program's log holds `what`; the log."""
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(30):
         while True:
             text = stack.program(name).log.read_text(encoding="utf-8")
             if what in text:
@@ -71,7 +72,7 @@ async def test_start_wait_stop_and_account(tmp_path: Path) -> None:
         assert not bindable("127.0.0.1", a)
         report = await stack.stop()
     assert [(e.name, e.code, e.killed) for e in report.exits] == [("b", 0, False), ("a", 0, False)]
-    assert all(e.sigterm_s is not None and e.sigterm_s < 2 for e in report.exits)
+    assert all(e.sigterm_s is not None and e.sigterm_s < EXIT_LIMIT_S for e in report.exits)
     assert report.leftovers == 0
     assert "serving" in (tmp_path / "a.log").read_text(encoding="utf-8")
     assert bindable("127.0.0.1", a) == a
@@ -225,7 +226,7 @@ async def _lab_ended_by(which: signal.Signals, run_dir: Path) -> tuple[int, list
 
 
 async def _gone(pids: list[int]) -> bool:
-    for _ in range(100):
+    for _ in range(600):
         if not any(_runs(pid) for pid in pids):
             return True
         await asyncio.sleep(0.05)
@@ -238,7 +239,7 @@ async def test_a_signal_to_the_lab_stops_all_soon(which: signal.Signals, status:
     assert code == status
     assert len(pids) == 2
     assert await _gone(pids)
-    assert took < 5.0
+    assert took < 20.0, "its programs would sleep for 60 s"
 
 
 async def test_a_killed_lab_leaves_no_program_and_no_program_s_child(tmp_path: Path) -> None:

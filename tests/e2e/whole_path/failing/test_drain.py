@@ -12,8 +12,8 @@ from tests.e2e.whole_path.traffic import failed, load, stream_on
 
 pytestmark = pytest.mark.asyncio(loop_scope="package")
 
-STREAM_TOKENS = 120
-"""Three seconds of 25 ms."""
+STREAM_TOKENS = 400
+"""Ten seconds of 25 ms: a drain must be asked for, and its first half be over, within them."""
 
 
 async def headrace(region: Region, *arguments: str) -> tuple[int, str, str]:

@@ -7,12 +7,12 @@ from datetime import datetime
 import pytest
 
 from headrace_lab.demo.figures import Incident, was_in_flight
-from tests.e2e.whole_path.region import Region
+from tests.e2e.whole_path.region import PATIENCE_S, Region
 from tests.e2e.whole_path.traffic import failed, load
 
 pytestmark = pytest.mark.asyncio(loop_scope="package")
 
-DETECT_S = 5.0
+DETECT_S = PATIENCE_S
 """For 250 ms on an idle machine."""
 HOLD_DOWN_S = 1.0
 
