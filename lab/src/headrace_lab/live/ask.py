@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from headrace_lab.scenarios import Catalogue, FaultKind, FaultTimes, FleetPlan, LoadClass, Network, TraceLoad
-from headrace_lab.scenarios.settings import Arm, Mode, Scenario
+from headrace_lab.scenarios.settings import Arm, Mode, Scenario, Variant
 
 
 class AskError(ValueError):
@@ -69,14 +69,14 @@ def look_up(options: Options, catalogue: Catalogue, mode: Mode = "live") -> Ask:
     try:
         scenario = catalogue.scenario(options.name)
         variant = _variant(scenario, options.variant)
-        load_name = options.load or variant[1] or scenario.load
+        load_name = options.load or variant.load or scenario.load
         arms = {name: catalogue.arm(name) for name in options.arms or _own_arms(scenario, catalogue, mode)}
         kind = _kind(scenario, options.kind)
         fault = catalogue.fault(kind) if kind else None
         faults = scenario.faults
         if faults is not None and fault is not None:
             faults = faults.spaced(fault.every_s)
-        fleet = catalogue.fleet(variant[0] or scenario.fleet)
+        fleet = catalogue.fleet(variant.fleet or scenario.fleet)
         load = catalogue.load(load_name)
         networks = {name: catalogue.network(name) for name in options.networks or scenario.networks}
     except KeyError as error:
@@ -99,7 +99,7 @@ def look_up(options: Options, catalogue: Catalogue, mode: Mode = "live") -> Ask:
         load_name=load_name,
         load=load,
         arms=arms,
-        rps=options.rps or scenario.rps,
+        rps=options.rps or variant.rps or scenario.rps,
         seconds=options.seconds or _seconds(scenario, mode, faults),
         kind=kind,
         fault=fault,
@@ -122,15 +122,14 @@ def _seconds(scenario: Scenario, mode: Mode, faults: FaultTimes | None) -> float
     return scenario.seconds
 
 
-def _variant(scenario: Scenario, name: str) -> tuple[str, str]:
-    """The fleet and the load that a variant puts in place, "" where it leaves them."""
+def _variant(scenario: Scenario, name: str) -> Variant:
+    """What a variant puts in place; nothing where none is named."""
     if not name:
-        return "", ""
+        return Variant()
     if name not in scenario.variants:
         there = ", ".join(scenario.variants) or "none"
         raise AskError(f"the scenario has no variant {name!r}; there are {there}")
-    variant = scenario.variants[name]
-    return variant.fleet or "", variant.load or ""
+    return scenario.variants[name]
 
 
 def _kind(scenario: Scenario, name: str) -> str:

@@ -89,6 +89,7 @@ class Variant(Settings):
     note: str = ""
     fleet: Name | None = None
     load: Name | None = None
+    rps: float | None = Field(None, gt=0, le=1000)
 
 
 class HealthNoise(Settings):

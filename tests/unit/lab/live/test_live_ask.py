@@ -53,7 +53,10 @@ def test_a_scenario_s_own_arms_are_those_of_the_mode() -> None:
 
 
 def test_a_variant_replaces_fleet_or_load() -> None:
-    assert ask("capability", variant="all_long").load_name == "long_context"
+    long = ask("capability", variant="all_long")
+    assert (long.load_name, long.rps) == ("all_long", 2.5)
+    assert ask("capability", variant="all_long", rps=3.0).rps == 3.0
+    assert ask("capability", variant="refusing").rps == ask("capability").rps
     refusing = ask("capability", variant="refusing")
     assert any(plan.refuse_share > 0 for plan in refusing.fleet.plans)
 
