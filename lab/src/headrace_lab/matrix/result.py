@@ -17,6 +17,7 @@ from headrace_lab.matrix.tails import Tail
 from headrace_lab.matrix.work import Row
 from headrace_lab.plots import bars
 from headrace_lab.plots.bars import Bar, Group
+from headrace_lab.scenarios import packaged
 from headrace_shared.clock import Clock
 
 
@@ -53,7 +54,7 @@ def write(out: Path, found: Matrix, clock: Clock) -> None:
         for row in found.rows:
             writer.writerow([getattr(row, each) for each in names])
     data = {
-        "scenario": f"matrix/{found.fleet}",
+        "scenario": scenario(found),
         "mode": "sim",
         **found.more,
         "figures": {each: tidy(value) for each, value in found.figures().items()},
@@ -66,6 +67,13 @@ def write(out: Path, found: Matrix, clock: Clock) -> None:
     (out / f"{name}.json").write_text(text + "\n", encoding="utf-8")
     for tier in dict.fromkeys(line.tier for line in found.lines):
         (out / f"{name}.{tier}.svg").write_text(picture(found.fleet, tier, found.lines), encoding="utf-8")
+
+
+def scenario(found: Matrix) -> str:
+    """The name that results go by: of a choice of loads another one than of the file's."""
+    loads = dict.fromkeys(line.load for line in found.lines)
+    whole = found.more.get("quick") or set(packaged().matrix_loads) <= set(loads)
+    return f"matrix/{found.fleet}" if whole else f"matrix/{found.fleet} ({', '.join(loads)})"
 
 
 def picture(fleet: str, tier: str, lines: Sequence[Line]) -> str:

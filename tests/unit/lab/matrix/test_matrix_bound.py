@@ -10,6 +10,7 @@ import typer
 from headrace_lab.engine.profiles import profile
 from headrace_lab.matrix.bound import figures, prefill_rps
 from headrace_lab.matrix.commands import named
+from headrace_lab.matrix.result import Matrix, scenario
 from headrace_lab.matrix.summary import summarise
 from headrace_lab.matrix.work import Row
 from headrace_lab.scenarios import packaged
@@ -44,6 +45,17 @@ def test_its_ratio_is_to_what_round_robin_sustains() -> None:
     ]
     found = figures({"code_heavy": 10.0}, summarise(rows, 100, 0.95))
     assert found == {"prefill_rps.code_heavy": 10.0, "ratio_bound_vs_rr.code_heavy.middle": 1.25}
+
+
+def test_a_choice_of_loads_is_no_result_of_the_whole() -> None:
+    def made(*loads: str, quick: bool = False) -> str:
+        rows = [Row("perturbed", load, "rr", "middle", 0, 1, 1e3, 1.0, 1.0, 8) for load in loads]
+        lines = tuple(summarise(rows, 100, 0.95))
+        return scenario(Matrix("perturbed", tuple(rows), lines, (), {}, 0.05, {"quick": quick}))
+
+    assert made("azure_conv", "azure_code") == "matrix/perturbed (azure_conv, azure_code)"
+    assert made(*CATALOGUE.matrix_loads, "azure_conv") == "matrix/perturbed"
+    assert made("code_heavy", quick=True) == "matrix/perturbed"
 
 
 def test_loads_may_be_named() -> None:

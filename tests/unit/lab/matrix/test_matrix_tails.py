@@ -87,7 +87,7 @@ def test_one_repetition_claims_nothing() -> None:
 def test_its_files_hold_rows_lines_tails_and_pictures(tmp_path: Path) -> None:
     write(tmp_path, matrix(), FakeClock())
     data = json.loads((tmp_path / "matrix.homogeneous.json").read_text(encoding="utf-8"))
-    assert data["scenario"] == "matrix/homogeneous"
+    assert data["scenario"] == "matrix/homogeneous (baseline_mixed)"
     assert data["figures"]["not_inferior_rps.middle.weights"] == 1.0
     assert data["figures"]["p99_vs_plain.baseline_mixed.weights"] == pytest.approx(1.0)
     assert [row["repetition"] for row in data["rows"]] == [0, 0, 0, 1, 1, 1, 2, 2, 2]
