@@ -87,7 +87,7 @@ def environment(clock: Clock) -> dict[str, Any]:
         except PackageNotFoundError:
             versions[name] = "not installed"
     return {
-        "command": " ".join([Path(sys.argv[0]).name, *sys.argv[1:]]),
+        "command": command(sys.argv),
         "cores": len(os.sched_getaffinity(0)),
         "machine": platform.machine(),
         # Of the last minute, at the end: what else ran, beside the measurement itself.
@@ -95,6 +95,13 @@ def environment(clock: Clock) -> dict[str, Any]:
         "versions": versions,
         "date": datetime.fromtimestamp(clock.wall_ns() / 1e9, UTC).isoformat(timespec="seconds"),
     }
+
+
+def command(words: Sequence[str]) -> str:
+    """A command line as it can be given elsewhere: of absolute paths, which nobody else has, the name."""
+    program, *rest = words
+    shown = [Path(word).name if Path(word).is_absolute() else word for word in rest]
+    return " ".join([Path(program).name, *shown])
 
 
 def records_path(path: Path) -> Path:
