@@ -159,7 +159,9 @@ def _sustainable(claim: FleetClaim, results: Sequence[Result], out: str) -> Row:
     """The least, the median and the most over the loads of a fleet's matrix."""
     found: dict[str, str] = {}
     result = None
-    for each in fitting(results, f"matrix/{claim.fleet}", "sim"):
+    whole = f"matrix/{claim.fleet}"
+    chosen = [each.scenario for each in results if claim.traces and each.scenario.startswith(f"{whole} (")]
+    for each in (fit for name in dict.fromkeys([whole, *chosen]) for fit in fitting(results, name, "sim")):
         ratios = {arm: _ratios(each, arm, claim.traces) for arm in COLUMNS if arm != "rr"}
         if any(ratios.values()):
             found, result = {arm: _spread(values) for arm, values in ratios.items() if values}, each

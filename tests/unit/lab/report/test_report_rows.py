@@ -181,6 +181,17 @@ def test_traces_are_no_part_of_the_classes_figure() -> None:
     assert none.missing
 
 
+def test_a_matrix_of_chosen_traces_is_counted_for_the_traces_alone() -> None:
+    name = "matrix/homogeneous (azure_conv, azure_code)"
+    ratios = {"azure_conv": 1.1, "azure_code": 1.5}
+    figures = {f"ratio_vs_rr.{load}.middle.headrace": ratio for load, ratio in ratios.items()}
+    both = [MATRIX, result(name, "sim", figures)]
+    (traces,) = [each for each in further(both, "out") if each.what.endswith("traces, homogeneous")]
+    assert traces.found == {"headrace": "1.10-1.50x, median 1.30x"}
+    (classes,) = [each for each in rows(both, "out") if each.what.endswith("tier, homogeneous")]
+    assert "headrace" not in classes.found
+
+
 def test_a_matrix_gives_its_range_over_the_loads_of_the_middle_tier() -> None:
     found = {row.what: row for row in rows([MATRIX], "out")}
     row = found["sustainable RPS against round-robin, middle SLO tier, homogeneous"]
