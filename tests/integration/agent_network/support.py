@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import statistics
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 
@@ -52,3 +53,17 @@ def alive(reading: PathReading) -> bool:
 
 def dead(reading: PathReading) -> bool:
     return reading.loss == 1.0
+
+
+async def not_slower_than(alone_ms: float, paths: Paths, gateways: Sequence[GatewayTarget]) -> None:
+    """Fails where the gateways' median round trip, in one of ten looks a second apart, is not near what one
+    of them took alone."""
+    for gateway in gateways:
+        await paths.until(gateway.id, lambda reading: reading.rtt_ms is not None)
+    for _ in range(10):
+        readings = paths.collector.readings(paths.clock.now())
+        together = statistics.median(reading.rtt_ms or 0.0 for reading in readings)
+        if together < max(5.0, 5 * alone_ms):
+            return
+        await asyncio.sleep(1.0)
+    raise AssertionError(f"{alone_ms} ms alone, {together} ms among {len(gateways)}")

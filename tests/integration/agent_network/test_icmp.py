@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import statistics
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -19,13 +18,12 @@ from headrace_agent.collectors.network.collector import MAX_GATEWAYS, GatewayTar
 from headrace_agent.collectors.network.echo import IcmpProber, Outcome
 from headrace_agent.collectors.readings import PathMethod
 from headrace_shared.clock import SystemClock
-from tests.integration.agent_network.support import alive, measuring
+from tests.integration.agent_network.support import alive, measuring, not_slower_than
 
 pytestmark = pytest.mark.extra
 
 PATIENT_S = 5.0
 """An echo on loopback takes no longer on a busy machine, too."""
-TRIES = 10
 """A machine that does other things too adds its own work to a round trip, but not all the time."""
 
 
@@ -54,15 +52,7 @@ async def test_as_many_gateways_as_can_be_do_not_look_slower_than_one() -> None:
         alone = (await paths.until(many[0].id, alive)).rtt_ms
     assert alone is not None
     async with measuring("icmp", *many) as paths:
-        for gateway in many:
-            await paths.until(gateway.id, lambda reading: reading.rtt_ms is not None)
-        for _ in range(TRIES):
-            readings = paths.collector.readings(paths.clock.now())
-            together = statistics.median(reading.rtt_ms or 0.0 for reading in readings)
-            if together < max(5.0, 5 * alone):
-                return
-            await asyncio.sleep(1.0)
-    pytest.fail(f"{alone} ms alone, {together} ms among {MAX_GATEWAYS}")
+        await not_slower_than(alone, paths, many)
 
 
 async def test_a_raw_socket_hears_its_own_gateway_alone(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import socket
-import statistics
 
 import pytest
 from structlog.testing import capture_logs
@@ -16,14 +15,13 @@ from headrace_agent.collectors.network.echo import SYN_AGAIN_S, Echo, Outcome, T
 from headrace_agent.collectors.readings import PathMethod
 from headrace_agent.settings import NetworkSettings
 from headrace_shared.clock import SystemClock
-from tests.integration.agent_network.support import alive, dead, measuring
+from tests.integration.agent_network.support import alive, dead, measuring, not_slower_than
 from tests.support.ports import free_port
 
 PATIENT_S = 5.0
 """A connection on loopback takes no longer on a busy machine, too."""
 
 
-TRIES = 10
 """A machine that does other things too adds its own work to a round trip, but not all the time."""
 
 
@@ -111,15 +109,7 @@ async def test_as_many_gateways_as_can_be_do_not_look_slower_than_one() -> None:
             alone = (await paths.until("gw0", alive)).rtt_ms
         assert alone is not None
         async with measuring("tcp", *many) as paths:
-            for gateway in many:
-                await paths.until(gateway.id, lambda reading: reading.rtt_ms is not None)
-            for _ in range(TRIES):
-                readings = paths.collector.readings(paths.clock.now())
-                together = statistics.median(reading.rtt_ms or 0.0 for reading in readings)
-                if together < max(5.0, 5 * alone):
-                    return
-                await asyncio.sleep(1.0)
-    pytest.fail(f"{alone} ms alone, {together} ms among {MAX_GATEWAYS}")
+            await not_slower_than(alone, paths, many)
 
 
 async def test_gateways_that_all_fall_silent_do_not_hold_up_the_living() -> None:
