@@ -24,7 +24,6 @@ pytestmark = pytest.mark.extra
 
 PATIENT_S = 5.0
 """An echo on loopback takes no longer on a busy machine, too."""
-"""A machine that does other things too adds its own work to a round trip, but not all the time."""
 
 
 @pytest.mark.parametrize("method", ["auto", "icmp"])

@@ -22,9 +22,6 @@ PATIENT_S = 5.0
 """A connection on loopback takes no longer on a busy machine, too."""
 
 
-"""A machine that does other things too adds its own work to a round trip, but not all the time."""
-
-
 async def listen(host: str = "127.0.0.1", port: int = 0) -> tuple[asyncio.Server, int]:
     server = await asyncio.start_server(lambda _, writer: writer.close(), host, port)
     return server, server.sockets[0].getsockname()[1]
