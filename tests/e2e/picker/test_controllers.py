@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -45,6 +45,14 @@ async def known_work(region: Region) -> dict[str, float]:
     return {each["cell"]: float(each["work_tokens"]) for each in await candidates(region, request)}
 
 
+async def named(region: Region) -> bool:
+    """Whether the picker has named a cell. Until Envoy asks it, a request may wait at the full one."""
+    with suppress(TimeoutError):
+        async with asyncio.timeout(1.0):
+            await ask(region)
+    return await picks(region) > 0
+
+
 async def test_a_controller_that_starts_anew_knows_the_work_by_the_engines_figures(tmp_path: Path) -> None:
     """Its book is empty, and the engines are full."""
     async with running_region(tmp_path, PLAN) as region:
@@ -55,6 +63,7 @@ async def test_a_controller_that_starts_anew_knows_the_work_by_the_engines_figur
             await region.restart("controller")
             await region.serving()
             await queues_at(region, "east-1")
+            await region.until(lambda: named(region), "the new picker is asked")
             work = await known_work(region)
             assert work["east-1"] > 10 * max(work["east-2"], work["west-1"])
             assert await who_answers(region, 20) == {"east-2", "west-1"}
