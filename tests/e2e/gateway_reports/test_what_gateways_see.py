@@ -200,7 +200,7 @@ async def test_with_the_log_down_requests_go_on_and_no_record_waits(tmp_path: Pa
         for _ in range(20):
             assert set(await asyncio.gather(*(region.ask() for _ in range(20)))) == {200}
             sent += 20
-        # Every record is done with soon, as written (to a stream that then fails) or as dropped: none waits without a bound.
+        # Every record is done with soon: written, if to a stream that then fails, or dropped. None waits on.
         for _ in range(200):
             seen = await region.envoy.counter(written) + await region.envoy.counter(dropped) - before
             if seen >= sent:
