@@ -120,6 +120,9 @@ class ErrorEstimator:
         self._used["gateways"][row] = fleet.gateway_evidence[row]
         for name in ("failed", "total", "seen", "plain", "counted"):
             self._memory[name][row] = getattr(record, name)
+        self._streak.follow(fleet)
+        self._streak["good"][row] = 0.0
+        self._streak["before"][row] = _held_against(record.failed, record.total)
 
     def samples(self) -> Floats:
         """(n,): how many equally counted requests the last estimate is worth."""
@@ -166,8 +169,7 @@ class ErrorEstimator:
         at_fault = failed > 0
         good += total
         good[at_fault] = 0.0
-        share = memory["failed"] / (memory["total"] + _UNHEARD)
-        before[at_fault] = np.minimum(share, _SUREST)[at_fault]
+        before[at_fault] = _held_against(memory["failed"], memory["total"])[at_fault]
         likely = good * np.log1p(-before)
         changed = (likely < np.log(_DOUBT)) & (before > 0)
         if changed.any():
@@ -176,6 +178,11 @@ class ErrorEstimator:
                 np.minimum(good, memory["total"])[changed],
             )
             before[changed] = 0.0
+
+
+def _held_against(failed: Floats | float, total: Floats | float) -> Floats:
+    """The failed share that successes in a row are weighed against; shapes as given."""
+    return np.asarray(np.minimum(failed / (total + _UNHEARD), _SUREST))
 
 
 def excess(estimate: Floats, samples: Floats, pools: Pools, ready: Flags) -> Floats:

@@ -26,7 +26,7 @@ class Returned:
         return bool(self._memory["gone"][row])
 
     def look(self, fleet: Fleet) -> Flags | None:
-        """(n,): who is READY again since the last look; None = nobody. Call it before new evidence counts."""
+        """(n,): who is READY again since the last look; None = nobody. It tells of each return once."""
         self._memory.follow(fleet)
         states = fleet.state[: fleet.size]
         if self._rows_version == fleet.rows_version and np.array_equal(states, self._states):

@@ -113,3 +113,11 @@ def findings_after(change: Change, *clusters: str) -> tuple[Finding, ...]:
     page = copy.deepcopy(GOOD["endpoints_only"])
     change(Parts(page))
     return check(page, clusters).findings
+
+
+def found_alone(level: str, setting: str, change: Change) -> None:
+    """The change is found, and nothing else, with what it does and how to mend it."""
+    (finding,) = findings_after(change, "llama")
+    assert (finding.level, finding.setting) == (level, setting)
+    assert finding.says
+    assert finding.mend

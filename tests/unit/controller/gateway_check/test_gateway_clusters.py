@@ -11,6 +11,7 @@ from tests.unit.controller.gateway_check.pages import (
     common_lb,
     drop,
     findings_after,
+    found_alone,
     outliers,
     threshold,
     update,
@@ -154,10 +155,7 @@ BAD: list[tuple[str, str, Change]] = [
     ("level", "setting", "change"), BAD, ids=[f"{n}-{bad[1]}" for n, bad in enumerate(BAD)]
 )
 def test_a_bad_setting_is_found_alone(level: str, setting: str, change: Change) -> None:
-    (finding,) = findings_after(change, "llama")
-    assert (finding.level, finding.setting) == (level, setting)
-    assert finding.says
-    assert finding.mend
+    found_alone(level, setting, change)
 
 
 GOODS: list[Change] = [

@@ -13,6 +13,7 @@ from tests.unit.controller.gateway_check.pages import (
     Parts,
     drop,
     findings_after,
+    found_alone,
     hedged,
     retry,
     update,
@@ -65,10 +66,7 @@ BAD: list[tuple[str, str, Change]] = [
     ("level", "setting", "change"), BAD, ids=[f"{n}-{bad[1]}" for n, bad in enumerate(BAD)]
 )
 def test_a_bad_setting_is_found_alone(level: str, setting: str, change: Change) -> None:
-    (finding,) = findings_after(change, "llama")
-    assert (finding.level, finding.setting) == (level, setting)
-    assert finding.says
-    assert finding.mend
+    found_alone(level, setting, change)
 
 
 GOODS: list[Change] = [

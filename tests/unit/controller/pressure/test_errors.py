@@ -113,6 +113,11 @@ def test_a_cell_that_is_only_registered_again_keeps_what_is_known() -> None:
     counter.estimate("a")
     counter.fleet.state[row] = CellState.READY
     assert counter.estimate("a") == pytest.approx(0.6)
+    for _ in range(9):
+        counter.answer("a", ok=1)
+        assert counter.estimate("a") > 0.3
+    counter.answer("a", ok=3)
+    assert counter.estimate("a") == 0.0, "and what is restored can be cleared"
 
 
 def test_whoever_takes_the_row_of_a_cell_that_was_gone_begins_like_anybody() -> None:
