@@ -6,6 +6,7 @@ import pytest
 
 from headrace_controller.picker.requests import Ask, Outcome
 from headrace_lab.load.arrivals import Arrival
+from headrace_lab.scenarios.fleets import FleetPlan
 from headrace_lab.sim.pickers import SIZE_SPREAD, Picked
 from headrace_lab.sim.world import World
 from tests.simulation.whole_lab.worlds import every, fleet, shares, world
@@ -32,6 +33,13 @@ def test_a_slow_cell_gets_less_at_once_and_its_share_is_learned() -> None:
     assert all(job.ok for job in jobs)
     late = shares([job for job in jobs if job.sent_at > made.origin + 10])
     assert late.get("east-2", 0.0) < 0.1
+
+
+def test_equal_cells_that_answer_fast_are_asked_alike() -> None:
+    plan = FleetPlan.model_validate({"model": "1b", "max_model_len": 8192, "sites": {"east": ["edge"] * 3}})
+    jobs = world("headrace", plan).run(every(0.03, 20.0, prompt=128), 30.0)
+    assert all(job.ok for job in jobs)
+    assert min(shares(jobs).values()) > 0.25
 
 
 def test_the_picker_knows_bytes_and_not_tokens() -> None:

@@ -21,15 +21,22 @@ class Fit:
         self._moments = [keep * m + weight * p for m, p in zip(self._moments, products, strict=True)]
         self._answers = [keep * m + weight * value * each for m, each in zip(self._answers, x, strict=True)]
 
-    def solve(self, start: Three, trust: Three) -> Three:
+    def fade(self, keep: float) -> None:
+        """All observations count `keep` times as much as they did."""
+        self._moments = [keep * m for m in self._moments]
+        self._answers = [keep * m for m in self._answers]
+
+    def solve(self, start: Three, trust: Three, size: Three | None = None) -> Three:
         """The figures, where each is at first known to be `start`, above 0, as surely as `trust`
-        observations of it alone with an error of its own size would show."""
+        observations of it alone with an error of `size` would show; None = of the start's own."""
         aa, ab, ac, bb, bc, cc = self._moments
-        # In units of the start the sums are of one size, and what is divided by is at least their trust.
-        p, q, r = start
+        # In units of their sizes the sums are alike, and what is divided by is at least their trust.
+        p, q, r = size or start
         aa, bb, cc = aa * p * p + trust[0], bb * q * q + trust[1], cc * r * r + trust[2]
         ab, ac, bc = ab * p * q, ac * p * r, bc * q * r
-        u, v, w = (m * s + t for m, s, t in zip(self._answers, start, trust, strict=True))
+        u, v, w = (
+            m * s + t * each / s for m, s, t, each in zip(self._answers, (p, q, r), trust, start, strict=True)
+        )
         d, e, f = bb * cc - bc * bc, ac * bc - ab * cc, ab * bc - ac * bb
         whole = aa * d + ab * e + ac * f
         x = (d * u + e * v + f * w) / whole

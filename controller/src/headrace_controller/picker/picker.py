@@ -90,7 +90,7 @@ class Picker:
         slot = self.book.get(cell_id)
         if slot is None:
             slot = self.book.slot(cell_id, now)
-            self.book.set_rates(slot, self._learner.begin(slot, model, speed))
+            self.book.set_rates(slot, self._learner.begin(slot, model, speed, now))
         return slot
 
     def forget(self, cell_id: str, now: float) -> None:
@@ -134,6 +134,8 @@ class Picker:
                 computing = 0.0
         met = self.sizes.met_tokens(model)
         self.book.told(slot, in_flight, waiting, read_at, met, now, computing)
+        if (rates := self._learner.fade(slot, model, now)) is not None:
+            self.book.set_rates(slot, rates)
 
     def computed(
         self, cell_id: str, model: str, prompt: int, cached: int, waiting: float, read_at: float, now: float

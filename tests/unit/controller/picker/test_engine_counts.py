@@ -182,7 +182,7 @@ def test_a_pool_that_does_not_stream_learns_from_its_engines_queues() -> None:
 
 def test_where_first_tokens_are_seen_they_are_what_is_learned_from() -> None:
     learner = Learner(8000.0)
-    learner.begin(0, MODEL, 1.0)
+    learner.begin(0, MODEL, 1.0, 0.0)
     picker = picker_of()
     line_up(picker, "a")
     picked = picker.pick(GATEWAY, ask("one"), 0.0)

@@ -16,7 +16,7 @@ from headrace_controller.picker.fit import Fit
 from headrace_controller.picker.guards import LONGEST_REST_S, REST_S, WINDOW, Guard
 from headrace_controller.picker.prefix import block_names
 from headrace_controller.picker.profiles import speed_of
-from headrace_controller.picker.rates import Learner
+from headrace_controller.picker.rates import FADE_S, HALF_S, Learner
 from headrace_controller.picker.sizes import Sizes
 
 
@@ -54,14 +54,14 @@ def teach(
 @pytest.mark.parametrize("tokens_per_s", [500, 5000, 50_000])
 def test_rates_are_learned_whatever_they_start_from(tokens_per_s: float, outliers: float) -> None:
     learner = Learner(8000)
-    learner.begin(0, "m", 1.0)
+    learner.begin(0, "m", 1.0, 0.0)
     teach(learner, 0, 200, 1 / tokens_per_s, outliers=outliers)
     assert 1 / learner.rates(0).s_per_token == pytest.approx(tokens_per_s, rel=0.25 if outliers else 0.2)
 
 
 def test_one_stalled_request_moves_little_and_a_slower_gpu_shows_soon() -> None:
     learner = Learner(8000)
-    learner.begin(0, "m", 1.0)
+    learner.begin(0, "m", 1.0, 0.0)
     teach(learner, 0, 100, 1e-4)
     before = learner.rates(0).s_per_token
     learner.observe(0, "m", 2000, 5, 60.0)
@@ -72,11 +72,42 @@ def test_one_stalled_request_moves_little_and_a_slower_gpu_shows_soon() -> None:
 
 def test_a_new_cell_starts_from_its_pool_and_its_gpus() -> None:
     learner = Learner(8000)
-    learner.begin(0, "m", 1.0)
+    learner.begin(0, "m", 1.0, 0.0)
     teach(learner, 0, 100, 1 / 2000)
-    fresh = learner.begin(1, "m", speed_of(["NVIDIA A100-SXM4-80GB"]))
+    fresh = learner.begin(1, "m", speed_of(["NVIDIA A100-SXM4-80GB"]), 0.0)
     assert 1 / fresh.s_per_token == pytest.approx(2000 * 312 / 989, rel=0.15)
-    assert 1 / learner.begin(2, "other", 1.0).s_per_token == pytest.approx(8000)
+    assert 1 / learner.begin(2, "other", 1.0, 0.0).s_per_token == pytest.approx(8000)
+
+
+def test_a_new_cell_promises_what_the_others_of_its_pool_show() -> None:
+    """Edge cells answer in less than learning starts with: who was asked first must not be asked alone."""
+    learner, rng = Learner(8000), random.Random(2)
+    learner.begin(0, "m", 1.0, 0.0)
+    for _ in range(300):
+        work, running = rng.gauss(128, 30), rng.randint(0, 12)
+        learner.observe(0, "m", work, running, 0.009 + 2e-5 * work + 1e-4 * running)
+    fresh = learner.begin(1, "m", 1.0, 9.0)
+    assert fresh.predict(128, 0) == pytest.approx(learner.rates(0).predict(128, 0), rel=0.05)
+
+
+def test_what_a_cell_has_shown_fades_towards_its_pool() -> None:
+    learner = Learner(8000)
+    for slot in (0, 1):
+        learner.begin(slot, "m", 1.0, 0.0)
+    teach(learner, 1, 40, 5e-4)
+    teach(learner, 0, 40, 1e-4)
+    shown = learner.rates(1).predict(2000, 5)
+    assert shown > 3 * learner.rates(0).predict(2000, 5)
+    assert learner.fade(1, "m", FADE_S / 2) is None
+    for second in range(1, 11 * int(HALF_S)):
+        if second == int(HALF_S) // 2:
+            assert learner.rates(1).predict(2000, 5) == pytest.approx(shown, rel=0.25)
+        teach(learner, 0, 1, 1e-4, seed=second)
+        learner.fade(0, "m", float(second))
+        learner.fade(1, "m", float(second))
+    like = learner.rates(0).predict(2000, 5)
+    assert like == pytest.approx(0.221, rel=0.15)
+    assert learner.rates(1).predict(2000, 5) == pytest.approx(like, rel=0.2)
 
 
 @pytest.mark.parametrize(
