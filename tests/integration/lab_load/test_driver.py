@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import json
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -12,7 +13,7 @@ import pytest
 from aiohttp import web
 
 from headrace_lab.load.arrivals import Arrival, Mix, schedule
-from headrace_lab.load.driver import REFUSED, Driver, Limits, Target
+from headrace_lab.load.driver import MOST_LINE_BYTES, REFUSED, Driver, Limits, Target
 from headrace_lab.load.records import Record
 from headrace_lab.stack.ports import free_ports
 from headrace_shared.clock import SystemClock
@@ -150,6 +151,45 @@ async def test_nonsense_and_errors_in_the_stream_are_failures(line: str) -> None
     (record,) = await drive(handler, at(0.0))
     assert not record.ok
     assert record.ttft_ms is None
+
+
+@pytest.mark.parametrize("line", ["[]", '{"error": {"message": "it broke"}}'])
+async def test_what_goes_wrong_after_the_first_token_is_a_failure_too(line: str) -> None:
+    async def handler(request: web.Request) -> web.StreamResponse:
+        return await stream(request, token(), line, "[DONE]")
+
+    (record,) = await drive(handler, at(0.0))
+    assert not record.ok
+    assert record.ttft_ms is not None
+
+
+async def test_lines_may_come_in_pieces_and_together() -> None:
+    text = f"data: {token()}\n\n" * 3 + "data: [DONE]\n\n"
+    cuts = [0, 3, 9, 30, 31, len(text) - 4, len(text)]
+
+    async def handler(request: web.Request) -> web.StreamResponse:
+        response = await stream(request)
+        for start, end in itertools.pairwise(cuts):
+            await response.write(text[start:end].encode())
+            await asyncio.sleep(0.02)
+        return response
+
+    (record,) = await drive(handler, at(0.0))
+    assert record.ok
+
+
+async def test_a_line_without_an_end_is_a_failure() -> None:
+    async def handler(request: web.Request) -> web.StreamResponse:
+        return await stream(request, token(), "x" * (2 * MOST_LINE_BYTES))
+
+    async def endless(request: web.Request) -> web.StreamResponse:
+        response = await stream(request)
+        while True:
+            await response.write(b"x" * 4096)
+
+    records = [*await drive(handler, at(0.0)), *await drive(endless, at(0.0))]
+    assert not any(record.ok for record in records)
+    assert "more than" in records[1].error
 
 
 async def test_a_rejection_keeps_its_status_message_and_cell() -> None:

@@ -20,6 +20,7 @@ import pytest
 from headrace_lab.stack.ports import KEPT, bindable, free_ports
 from headrace_lab.stack.program import Spec, StackError
 from headrace_lab.stack.stack import Stack
+from headrace_lab.stack.tether import BEHIND
 from tests.support.program import EXIT_LIMIT_S
 
 SERVE = """
@@ -76,6 +77,14 @@ async def test_start_wait_stop_and_account(tmp_path: Path) -> None:
     assert report.leftovers == 0
     assert "serving" in (tmp_path / "a.log").read_text(encoding="utf-8")
     assert bindable("127.0.0.1", a) == a
+
+
+async def test_the_lab_goes_before_what_it_measures(tmp_path: Path) -> None:
+    own = os.getpriority(os.PRIO_PROCESS, 0)
+    async with Stack(tmp_path) as stack:
+        await stack.start([python("a", "import os; print('nice', os.nice(0), flush=True)")])
+        text = await said(stack, "a", "nice")
+    assert int(text.split()[1]) == min(own + BEHIND, 19)
 
 
 async def test_who_ignores_sigterm_is_killed_and_named(tmp_path: Path) -> None:
@@ -190,6 +199,7 @@ from pathlib import Path
 from headrace_lab.stack import interrupt
 from headrace_lab.stack.program import Spec
 from headrace_lab.stack.stack import Stack
+from headrace_lab.stack.tether import BEHIND
 
 async def main():
     async with Stack(Path(sys.argv[1])) as stack:

@@ -18,7 +18,7 @@ from headrace_lab.demo.observe import TROUBLES, Host, Observer, Sample
 from headrace_lab.stack.program import StackError
 from headrace_shared.clock import Clock
 
-SERVE_S = 30.0
+SERVE_S = 60.0
 STEP_S = 0.1
 
 

@@ -9,7 +9,7 @@ from headrace_lab.demo import settings_files
 from headrace_lab.demo.fleet import GATEWAY, HOST, Cell, Fleet, Site
 from headrace_lab.stack.program import Spec, StackError, console_script
 
-BOOTSTRAP_S = 30.0
+BOOTSTRAP_S = 120.0
 LOADING_S = 2.0
 ENGINE = ("--prefill-tokens-per-s", "6000", "--decode-ms", "25", "--bytes-per-token", "5.1")
 """Slow enough that ten requests a second show; 5.1 bytes are one word of the lab's prompts."""

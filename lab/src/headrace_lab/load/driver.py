@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import AsyncIterator, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -15,6 +15,7 @@ from headrace_lab.load.prompts import prefixed
 from headrace_lab.load.records import Record
 from headrace_shared.clock import Clock
 
+MOST_LINE_BYTES = 65536
 REFUSED = "not sent: too many requests in flight"
 CELL_HEADER = "x-headrace-cell"
 UPSTREAM_HEADER = "x-headrace-upstream"
@@ -191,7 +192,7 @@ class Driver:
             if response.status != 200:
                 answer.error = error_text(await response.content.read(4096))
                 return
-            async for line in response.content:
+            async for line in _lines(response.content):
                 self._take(line, answer)
                 if answer.first_at is not None and patience.when() is not None:
                     patience.reschedule(None)
@@ -205,6 +206,9 @@ class Driver:
         data = line[5:].strip()
         if data == b"[DONE]":
             answer.done_at = self._clock.now()
+            return
+        if answer.first_at is not None and data[:1] == b"{" and b'"error"' not in data:
+            # Only the first tells a time, and parsing each would hold up what is to be sent.
             return
         chunk: Any = json.loads(data)
         if not isinstance(chunk, dict):
@@ -254,6 +258,20 @@ class Driver:
                 turn=arrival.turn,
             )
         )
+
+
+async def _lines(content: aiohttp.StreamReader) -> AsyncIterator[bytes]:
+    """The lines of a stream, many at a time where many have come: the reader's own way costs more than
+    all else here. Raises ValueError for a line that does not end."""
+    rest = b""
+    async for piece in content.iter_any():
+        *lines, rest = (rest + piece).split(b"\n")
+        for line in lines:
+            yield line
+        if len(rest) > MOST_LINE_BYTES:
+            raise ValueError(f"a line of the stream has more than {MOST_LINE_BYTES} bytes")
+    if rest:
+        yield rest
 
 
 def session_header(arrival: Arrival) -> dict[str, str]:

@@ -34,7 +34,7 @@ class Spec:
     command: tuple[str, ...]
     ports: tuple[int, ...] = ()
     ready_url: str = ""
-    ready_s: float = 30.0
+    ready_s: float = 120.0
     env: Mapping[str, str] = field(default_factory=dict)
     ours: bool = True
     grace_s: float = 2.0

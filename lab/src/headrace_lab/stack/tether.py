@@ -11,6 +11,9 @@ import signal
 import sys
 
 PR_SET_PDEATHSIG = 1
+BEHIND = 5
+"""Added to the nice value: what sends the load and reads the clock goes before what it measures, for in truth
+it has a machine of its own."""
 
 
 def main(argv: list[str]) -> int:
@@ -19,6 +22,7 @@ def main(argv: list[str]) -> int:
     ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
     if os.getppid() != lab:  # the lab died before the line above
         return 1
+    os.nice(BEHIND)
     try:
         os.execvp(program, argv[1:])  # noqa: S606
     except OSError as error:
