@@ -128,7 +128,7 @@ class Bare:
 async def serve(port: Connection, bare: bool) -> None:
     """The server's process: says its port, serves until told to end, says what it took."""
     picker = fleet(SERVED_CELLS)
-    picker.guard = Trusting(math.inf)
+    picker.known.guard = Trusting(math.inf)
     clock = SystemClock()
     (candidates,) = picker.candidates.values()
     now = clock.now()

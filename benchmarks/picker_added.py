@@ -95,7 +95,7 @@ async def controller(port: Connection, xds_port: int, listens: Mapping[str, int]
     """An xDS server with a picker, as the controller has them, over a fleet that stands still."""
     clock, settings = SystemClock(), PickerSettings(enabled=True, trickle=0.0)
     picker = Picker(settings, CapabilitySettings(), np.random.default_rng(SEED))
-    picker.guard = Trusting(float("inf"))
+    picker.known.guard = Trusting(float("inf"))
     handlers, xds = Handlers(), XdsServer(clock, GATEWAYS)
     xds.add_to(handlers)
     service = PickerService(picker, clock, settings, GATEWAYS)

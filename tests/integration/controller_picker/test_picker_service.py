@@ -318,7 +318,7 @@ async def test_it_closes_with_requests_under_way() -> None:
 
 async def test_slow_picks_have_it_stand_aside(capsys: pytest.CaptureFixture[str]) -> None:
     async with serving() as served:
-        served.picker.guard._bound_s = 0.0
+        served.picker.known.guard._bound_s = 0.0
         for number in range(WINDOW + 1):
             call = served.call()
             await call.write(first(f"r{number}"))

@@ -176,7 +176,7 @@ def test_a_prompt_of_others_shows_by_what_answers_beside_it_do_not_generate() ->
         for cell, each in (("a", 20 * step), ("b", 20 * min(step, 8)), ("c", 20 * min(step, 8))):
             region.tell(cell, in_flight=4, work=pb.WorkTotals(generated_tokens=each))
     table, slots = region.picking.picker.book.table, region.picking.picker.book.cells()
-    met = region.picking.picker.sizes.met_tokens("m")
+    met = region.picking.picker.known.sizes.met_tokens("m")
     assert [table[slots[cell], cost.OTHERS] for cell in "abc"] == [0.0, met, 0.0]
     assert "b" not in {region.pick().cells[0] for _ in range(4)}
 
@@ -191,7 +191,7 @@ def test_a_controller_that_starts_anew_goes_by_engines_figures() -> None:
         region.tell("b")
         region.tick()
     table, slots = region.picking.picker.book.table, region.picking.picker.book.cells()
-    assert table[slots["a"], cost.OTHERS] == 13 * region.picking.picker.sizes.met_tokens("m")
+    assert table[slots["a"], cost.OTHERS] == 13 * region.picking.picker.known.sizes.met_tokens("m")
     assert table[slots["a"], cost.RUNNING] == 20
     assert region.picking.picker.book.open_requests == 0
     assert {region.pick().cells[0] for _ in range(5)} == {"b"}
@@ -199,7 +199,7 @@ def test_a_controller_that_starts_anew_goes_by_engines_figures() -> None:
 
 def test_it_says_when_it_stands_aside_and_when_it_is_back() -> None:
     region = Picked("a", "b")
-    guard = region.picking.picker.guard
+    guard = region.picking.picker.known.guard
     for _ in range(WINDOW):
         guard.took(1.0, region.clock.now())
     assert region.pick().outcome is Outcome.RESTING

@@ -97,14 +97,14 @@ def test_pickers_that_know_the_same_do_not_all_name_the_same(arm: str) -> None:
     assert all(job.ok for job in jobs)
     assert max(shares(jobs).values()) < 2.0 / 8
     between = [jobs[first : first + 10] for first in range(0, len(jobs) - 9, 10)]
-    most = [max(shares(each).values()) for each in between]
-    assert max(most) <= 0.7
+    most = sorted(max(shares(each).values()) for each in between)
+    assert most[int(0.95 * len(most))] <= 0.6
     assert sum(most) / len(most) < 0.4
 
 
 class _Samples:
     def __init__(self, picker: object) -> None:
-        self.picker_samples = list(picker._learner.samples.values())  # type: ignore[attr-defined]
+        self.picker_samples = list(picker.known.learner.samples.values())  # type: ignore[attr-defined]
 
 
 def test_a_request_of_a_dead_cell_goes_to_the_next_that_was_named() -> None:

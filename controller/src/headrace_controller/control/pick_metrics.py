@@ -46,7 +46,7 @@ class PickMetrics:
             "Of the prompt tokens expected in engines' prefix caches, the share that they found there.",
             registry=registry,
         )
-        check = picker.cache_check
+        check = picker.known.cache_check
         found.set_function(lambda: math.nan if check.share is None else check.share)
         lost = Gauge(
             "headrace_picks_lost",

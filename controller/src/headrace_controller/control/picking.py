@@ -113,7 +113,7 @@ class PickerFeed(Witness):
     def status(self) -> PickerStatus:
         """The picker at a glance."""
         now, book = self._clock.now(), self.picker.book
-        standing = self.picker.guard.standing(now)
+        standing = self.picker.known.guard.standing(now)
         said = self._said(standing)
         return PickerStatus(
             enabled=True,
@@ -126,7 +126,7 @@ class PickerFeed(Witness):
             prediction_error=_times(standing.error),
             guess_error=_times(standing.guess_error),
             slow_share=standing.slow_share,
-            cache_found=self.picker.cache_check.share,
+            cache_found=self.picker.known.cache_check.share,
         )
 
     def _said(self, standing: Standing) -> str:
@@ -192,7 +192,7 @@ class PickerFeed(Witness):
 
     def _tell_standing(self, now: float) -> None:
         """Say when the picker stands aside, and when it names cells again."""
-        found = self.picker.guard.standing(now)
+        found = self.picker.known.guard.standing(now)
         said = self._said(found)
         # A rest that is hidden by an operator's wish is told when that has ended.
         standing = said, found.kind if said == self._aside(found) else ""

@@ -7,26 +7,20 @@ A simulator and the gRPC service use it alike.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
 from typing import Final
 
 import numpy as np
 
-from headrace_controller.picker.affinity import Prefixes, Sessions, fullest
 from headrace_controller.picker.book import NOWHERE, Book, Open
-from headrace_controller.picker.cache_check import CacheCheck
-from headrace_controller.picker.candidates import UNKNOWN_LENGTH, Candidates, Flags, Floats, Lineup
+from headrace_controller.picker.candidates import UNKNOWN_LENGTH, Candidates, Flags, Lineup
 from headrace_controller.picker.choice import Choice, Need, choose, fitting
-from headrace_controller.picker.cost import RUNNING, SINCE, Costs, costs
+from headrace_controller.picker.cost import RUNNING, Costs, costs
 from headrace_controller.picker.ejections import Ejections
-from headrace_controller.picker.guards import Guard
-from headrace_controller.picker.rates import Learner
+from headrace_controller.picker.known import Followed, Known
 from headrace_controller.picker.recent import Recent, Trace
 from headrace_controller.picker.requests import Ask, Outcome, Pick, Served
-from headrace_controller.picker.sizes import MOST_BYTES_PER_TOKEN, Sizes
-from headrace_controller.picker.stalls import Stalls
-from headrace_controller.picker.throughput import Throughput
+from headrace_controller.picker.sizes import MOST_BYTES_PER_TOKEN
 from headrace_controller.settings import CapabilitySettings, PickerSettings
 
 MAX_AGE_S: Final = 1.0
@@ -35,23 +29,6 @@ DECODE_S: Final = 0.03
 """Taken for one token of an answer, as long as engines do not say how many requests they have."""
 OUTPUT_TOKENS: Final = 200
 FIRST_FAILURE: Final = 500
-CACHED_SHARE: Final = 0.2
-"""Cells are not judged by requests of which more than this part of the work is expected to be cached."""
-
-
-@dataclass(frozen=True, slots=True)
-class Followed:
-    """A request under way besides what the book holds of it. Of the `tokens` of its prompt the cell
-    computed `held` before, and `cached` are expected in its cache."""
-
-    gateway: str
-    ask: Ask
-    pick: Pick
-    lineup: Lineup
-    cached: float = 0.0
-    held: float = 0.0
-    tokens: float = 0.0
-    s_per_token: float = 0.0
 
 
 class Picker:
@@ -67,17 +44,10 @@ class Picker:
         self._settings = settings
         self._capability = capability
         self._chance = chance
-        self._learner = Learner(settings.prefill_tokens_per_s)
-        self._throughput = Throughput()
-        self._stalls = Stalls()
         self._followed: dict[str, Followed] = {}
         self._ejections: dict[str, Ejections] = {}
         self.book = Book(settings.expiry_s)
-        self.sizes = Sizes(settings.bytes_per_token)
-        self.sessions = Sessions()
-        self.prefixes = Prefixes()
-        self.cache_check = CacheCheck()
-        self.guard = Guard(settings.slow_pick_s)
+        self.known = Known(settings, self.book)
         self.recent = Recent()
         self.on = True
         self.candidates: Mapping[tuple[str, str], Candidates] = {}
@@ -90,26 +60,20 @@ class Picker:
         slot = self.book.get(cell_id)
         if slot is None:
             slot = self.book.slot(cell_id, now)
-            self.book.set_rates(slot, self._learner.begin(slot, model, speed, now))
+            self.known.begin(slot, model, speed, now)
         return slot
 
     def forget(self, cell_id: str, now: float) -> None:
         """A cell is gone for good."""
         slot = self.book.forget(cell_id)
         if slot is not None:
-            self._learner.forget(slot)
-            self.prefixes.forget(slot, now)
-            self.cache_check.forget(slot)
-            self._throughput.forget(slot)
-            self._stalls.forget(slot)
+            self.known.forget(slot, now)
             for each in self._ejections.values():
                 each.forget(slot)
 
     def keep(self, models: frozenset[str]) -> None:
         """Only these pools are there; what is known of others is forgotten."""
-        self.sizes.keep(models)
-        self.guard.keep(models)
-        self._learner.keep(models)
+        self.known.keep(models)
 
     def told(
         self,
@@ -128,14 +92,10 @@ class Picker:
             return
         computing = 0.0
         if generated is not None:
-            since, computing = self._stalls.read(slot, read_at, generated, in_flight - waiting)
-            if self.book.table[slot, SINCE] >= since:
-                # One of ours was computed meanwhile.
-                computing = 0.0
-        met = self.sizes.met_tokens(model)
+            computing = self.known.computing(slot, read_at, generated, in_flight - waiting)
+        met = self.known.sizes.met_tokens(model)
         self.book.told(slot, in_flight, waiting, read_at, met, now, computing)
-        if (rates := self._learner.fade(slot, model, now)) is not None:
-            self.book.set_rates(slot, rates)
+        self.known.passed(slot, model, now)
 
     def computed(
         self, cell_id: str, model: str, prompt: int, cached: int, waiting: float, read_at: float, now: float
@@ -143,16 +103,8 @@ class Picker:
         """An engine's own totals since its start, as of `read_at`: prompt tokens, and those of them that it
         found in its prefix cache; `waiting` as in `told`."""
         slot = self.book.get(cell_id)
-        if slot is None:
-            return
-        stretch = self._throughput.read(slot, read_at, prompt, waiting > 0, cached)
-        if stretch is not None and not self._learner.samples[slot]:
-            self.book.set_rates(slot, self._learner.saw_queue(slot, model, *stretch))
-        if self.cache_check.restarted(slot, prompt, cached):
-            self.prefixes.empty(slot, now)
-        found = self.cache_check.counted(slot, prompt, cached)
-        if found is not None:
-            self.prefixes.check(slot, found)
+        if slot is not None:
+            self.known.computed(slot, model, prompt, cached, waiting, read_at, now)
 
     # Requests.
 
@@ -161,7 +113,7 @@ class Picker:
         named a cell, or left, are followed: tell `answered` or `ended`."""
         if not self.on:
             return Pick(Outcome.OFF)
-        if not self.guard.on(now):
+        if not self.known.guard.on(now):
             return Pick(Outcome.RESTING)
         candidates = self.candidates.get((gateway, ask.model))
         if candidates is None:
@@ -170,8 +122,8 @@ class Picker:
             return Pick(Outcome.STALE)
         self._settle(now)
         lineup = candidates.lineup
-        tokens = ask.tokens or self.sizes.tokens(ask.model, ask.size, lineup.greatest)
-        self.sizes.note(ask.model, tokens)
+        tokens = ask.tokens or self.known.sizes.tokens(ask.model, ask.size, lineup.greatest)
+        self.known.sizes.note(ask.model, tokens)
         trace = Trace(gateway, now, ask, Pick(Outcome.LEFT), tokens, candidates)
         if self._chance.random() >= self._settings.trickle:
             self._choose(trace, candidates, now)
@@ -199,15 +151,15 @@ class Picker:
         good = place is not None and status < 400
         request = self.book.answer(key, now, streams=ask.streams and good, slot=slot)
         if prompt_tokens is not None and ask.size is not None and good:
-            self.sizes.learn(ask.model, ask.size, prompt_tokens)
+            self.known.sizes.learn(ask.model, ask.size, prompt_tokens)
         as_named = bool(followed.pick.addresses) and address == followed.pick.addresses[0]
         cell = "" if place is None else lineup.ids[place]
         served = Served(cell, as_named, None, None, named=bool(followed.pick.cells))
         self._judge(followed, slot, address, as_named, status, now)
         if request is not None and good and ask.streams:
-            served = self._learn(followed, request, slot, cell, as_named, now)
+            served = self.known.learn(followed, request, slot, cell, as_named, now)
         if good:
-            self._remember(ask, cell, slot, now, followed.tokens)
+            self.known.remember(ask, cell, slot, now, followed.tokens)
         if (trace := self.recent.get(key)) is not None:
             trace.served = served
         return served
@@ -226,7 +178,7 @@ class Picker:
 
     def _choose(self, trace: Trace, candidates: Candidates, now: float) -> None:
         ask, lineup = trace.ask, candidates.lineup
-        cached = self._cached(ask, lineup, trace.tokens, now)
+        cached = self.known.cached(ask, lineup, trace.tokens, now)
         found = costs(self.book.table, candidates, trace.tokens, now, cached)
         usable = self._usable(trace.gateway, ask, lineup, now)
         choice = choose(
@@ -234,7 +186,7 @@ class Picker:
             usable,
             self._settings.tolerance,
             float(self._chance.random()),
-            self._preferred(ask, lineup, now, cached, found.cost),
+            self.known.preferred(ask, lineup, now, cached, found.cost),
             self._settings.balance,
             self._settings.fallbacks,
         )
@@ -266,31 +218,6 @@ class Picker:
         rule = self._capability
         return Need(size / rule.bytes_per_token + output + rule.reserve_tokens, surely)
 
-    def _cached(self, ask: Ask, lineup: Lineup, tokens: int, now: float) -> Floats | None:
-        if ask.blocks:
-            block_tokens = self._settings.prefix_block_bytes / self.sizes.bytes_per_token(ask.model)
-            each = min(block_tokens, tokens / len(ask.blocks))
-            return self.prefixes.cached(lineup, ask.blocks, each, now)
-        at = self._at_session(ask, lineup, now)
-        held = 0.0 if at is None else self.sessions.held(ask.model, ask.session, tokens)
-        if at is None or not held:
-            return None
-        cached = np.zeros(len(lineup))
-        cached[at] = held * self.prefixes.trust(int(lineup.slots[at]))
-        return cached
-
-    def _at_session(self, ask: Ask, lineup: Lineup, now: float) -> int | None:
-        """Where the cell that the request's session was at stands."""
-        cell = self.sessions.cell(ask.model, ask.session, now) if ask.session else ""
-        slot = self.book.get(cell) if cell else None
-        return None if slot is None else lineup.position.get(slot)
-
-    def _preferred(
-        self, ask: Ask, lineup: Lineup, now: float, cached: Floats | None, cost: Floats
-    ) -> Sequence[int]:
-        at = self._at_session(ask, lineup, now)
-        return (*(() if at is None else (at,)), *(() if cached is None else fullest(cached, cost)))
-
     def _follow(self, trace: Trace, lineup: Lineup, at: int, cached: float) -> None:
         ask, now, found = trace.ask, trace.at, trace.costs
         output = min(ask.output or OUTPUT_TOKENS, 4 * OUTPUT_TOKENS)
@@ -298,9 +225,9 @@ class Picker:
         per_token = held = 0.0
         if at != NOWHERE and found is not None and trace.candidates is not None:
             request.slot = slot = int(lineup.slots[at])
-            per_token = self._learner.rates(slot).s_per_token
+            per_token = self.known.learner.rates(slot).s_per_token
             request.tokens = max(1, int(trace.tokens - cached))
-            held = cached / self.prefixes.trust(slot)
+            held = cached / self.known.prefixes.trust(slot)
             request.predicted_s = float(found.predicted[at])
             request.rtt_s = float(trace.candidates.rtt_s[at])
             request.work = float(found.work[at])
@@ -309,7 +236,7 @@ class Picker:
                 request.due = now + request.predicted_s
             if ask.blocks:
                 # Those that come before its first token will find them there too.
-                self.prefixes.note(slot, ask.blocks, now)
+                self.known.prefixes.note(slot, ask.blocks, now)
         self.book.send(ask.key, request)
         self._followed[ask.key] = Followed(
             trace.gateway, ask, trace.pick, lineup, cached, held, float(trace.tokens), per_token
@@ -341,32 +268,6 @@ class Picker:
             ejections.worked(named)
         if not as_named and slot != NOWHERE and status < FIRST_FAILURE:
             ejections.worked(slot)
-
-    def _learn(
-        self, followed: Followed, request: Open, slot: int, cell: str, as_named: bool, now: float
-    ) -> Served:
-        observed = now - request.sent_at
-        if not as_named:
-            # What a first try at another cell took is in it.
-            return Served(cell, False, observed, None, named=bool(followed.pick.cells))
-        saving = followed.cached * followed.s_per_token
-        self.cache_check.answered(slot, request.tokens + followed.cached, followed.held)
-        if saving > 0.0 and not self.cache_check.counts(slot):
-            self.prefixes.learn(slot, (request.predicted_s + saving - observed) / saving)
-        if followed.cached <= CACHED_SHARE * request.work:
-            # Else a saving that did not come true would pass for slowness.
-            away = max(observed - request.rtt_s, 0.0)
-            self.book.set_rates(
-                slot, self._learner.observe(slot, request.model, request.work, request.running, away)
-            )
-        error = self.guard.saw(request.model, request.predicted_s, observed, now)
-        return Served(cell, True, observed, request.predicted_s, error)
-
-    def _remember(self, ask: Ask, cell: str, slot: int, now: float, tokens: float) -> None:
-        if ask.session:
-            self.sessions.note(ask.model, ask.session, cell, now, tokens)
-        if ask.blocks:
-            self.prefixes.note(slot, ask.blocks, now)
 
     def _settle(self, now: float) -> None:
         for key in self.book.settle(now):

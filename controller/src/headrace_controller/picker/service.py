@@ -122,7 +122,7 @@ class PickerService:
         if call.ended or pick.outcome not in _FOLLOWED:
             return ""
         self._unanswered.add(call)
-        if reason := self._picker.guard.took(now - began, now):
+        if reason := self._picker.known.guard.took(now - began, now):
             self._stood_aside(reason)
         return ask.key
 

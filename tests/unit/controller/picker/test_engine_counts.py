@@ -78,7 +78,7 @@ def turns(picker: Picker, now: float, count: int, begin: int = 0) -> float:
 def trust(picker: Picker) -> float:
     slot = picker.book.get("a")
     assert slot is not None
-    return picker.prefixes.trust(slot)
+    return picker.known.prefixes.trust(slot)
 
 
 def test_the_engines_own_count_corrects_what_is_expected_to_be_cached() -> None:
@@ -91,7 +91,7 @@ def test_the_engines_own_count_corrects_what_is_expected_to_be_cached() -> None:
     assert trust(picker) == before == 1.0, "first tokens say nothing where the engine counts"
     picker.computed("a", MODEL, 4096 + 13 * 4096, 100, 0.0, now, now)
     assert trust(picker) == pytest.approx(0.7)
-    assert picker.cache_check.share == pytest.approx(0.0)
+    assert picker.known.cache_check.share == pytest.approx(0.0)
     now = turns(picker, now, 12, 20)
     picker.computed("a", MODEL, 4096 + 25 * 4096, 100 + 12 * 4096, 0.0, now, now)
     assert trust(picker) == pytest.approx(0.79, abs=0.02)
@@ -171,11 +171,11 @@ def test_a_pool_that_does_not_stream_learns_from_its_engines_queues() -> None:
     line_up(picker, "ab")
     slot = picker.book.get("a")
     assert slot is not None
-    begun = picker._learner.rates(slot).s_per_token
+    begun = picker.known.learner.rates(slot).s_per_token
     for step in range(60):
         now = step * 0.5
         picker.computed("a", MODEL, step * 1000, 0, 3.0, now, now)
-    learned = picker._learner.rates(slot).s_per_token
+    learned = picker.known.learner.rates(slot).s_per_token
     assert begun == pytest.approx(1 / 8000)
     assert learned == pytest.approx(1 / 2000, rel=0.25)
 
@@ -189,7 +189,7 @@ def test_where_first_tokens_are_seen_they_are_what_is_learned_from() -> None:
     picker.answered("one", 0.2, picked.addresses[0])
     slot = picker.book.get("a")
     assert slot is not None
-    before = picker._learner.rates(slot)
+    before = picker.known.learner.rates(slot)
     for step in range(20):
         picker.computed("a", MODEL, step * 1000, 0, 3.0, step * 0.5, step * 0.5)
-    assert picker._learner.rates(slot) == before
+    assert picker.known.learner.rates(slot) == before

@@ -184,7 +184,7 @@ def test_a_saving_that_does_not_come_true_is_believed_less() -> None:
         line_up(picker, "a", now=now)
         pick(picker, f"r{number}", now=now, blocks=blocks if number % 2 else (), tokens=8000)
         picker.answered(f"r{number}", now + 1.0, "a:80")
-    assert picker.prefixes.trust(slot) < 0.5
+    assert picker.known.prefixes.trust(slot) < 0.5
 
 
 def test_a_failing_cell_is_ejected_at_its_gateway_and_comes_back() -> None:
@@ -301,7 +301,7 @@ def test_it_never_names_one_that_is_failed_draining_too_small_or_ejected(
     for number, (_, _, ejected, _, busy) in enumerate(cells):
         slot = int(made.lineup.slots[number])
         picker.book.table[slot, cost.OTHERS] = busy
-        picker.sessions.note(MODEL, "s", names[number], 0.0)
+        picker.known.sessions.note(MODEL, "s", names[number], 0.0)
         if ejected:
             ejections = picker._ejections.setdefault(GATEWAY, Ejections())
             for _ in range(FAILURES):

@@ -98,4 +98,4 @@ def test_a_prompt_of_our_own_explains_it() -> None:
     picker.told("a", MODEL, 5.0, 0.0, 3.0, 3.0, 300)
     assert others(picker) == 0.0
     picker.told("a", MODEL, 5.0, 0.0, 3.5, 3.5, 300)
-    assert others(picker) == picker.sizes.met_tokens(MODEL)
+    assert others(picker) == picker.known.sizes.met_tokens(MODEL)
