@@ -16,7 +16,8 @@ from headrace_controller.operator_cli.tables import Table, text
 from headrace_controller.operator_cli.terminal import write
 
 if TYPE_CHECKING:
-    from headrace_controller.control.recording.replay import Parameters, Report, Worst
+    from headrace_controller.control.recording.report import Report, Worst
+    from headrace_controller.control.recording.variant import Parameters
 
 
 class Scorer(StrEnum):
@@ -89,7 +90,7 @@ def register(app: typer.Typer) -> None:
 
 
 def _parameters(path: Path) -> Parameters:
-    from headrace_controller.control.recording.replay import Parameters
+    from headrace_controller.control.recording.variant import Parameters
     from headrace_controller.settings import load
     from headrace_shared.config import ConfigError
 

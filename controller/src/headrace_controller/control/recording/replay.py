@@ -17,7 +17,6 @@ from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
-from pydantic import ValidationError
 
 from headrace_controller.control.recording.entries import (
     VERSION,
@@ -28,14 +27,14 @@ from headrace_controller.control.recording.entries import (
     RecordingError,
 )
 from headrace_controller.control.recording.files import read_file
+from headrace_controller.control.recording.report import Report, Row, Worst
 from headrace_controller.control.recording.shares import Mean, Member, Split, greatest_difference
 from headrace_controller.control.recording.told import read_intents, read_score, set_life
+from headrace_controller.control.recording.variant import Parameters, Variant, settings_of
 from headrace_controller.inventory import Fleet
 from headrace_controller.inventory.columns import TOTAL_KINDS
-from headrace_controller.pressure import PressureModel
-from headrace_controller.projection import NO_INTENTS, Projected, Projector
+from headrace_controller.projection import NO_INTENTS
 from headrace_controller.settings import (
-    LifecycleSettings,
     PressureSettings,
     ProjectionSettings,
 )
@@ -44,104 +43,6 @@ from headrace_pb.v1 import telemetry_pb2 as pb
 SETTLE_S: Final = 5.0
 """What a file tells of the time before it lacks the figures of that moment: they come with the next
 beats, and differences count from here on."""
-
-
-@dataclass(frozen=True, slots=True)
-class Parameters:
-    """What weights are computed with."""
-
-    pressure: PressureSettings
-    projection: ProjectionSettings
-
-
-@dataclass(frozen=True, slots=True)
-class Row:
-    """One membership. Shares are of its pool's requests, 0 to 1, over the time it was in it, and over
-    all gateways; weights are the last, by gateway. None = it never had one."""
-
-    cell: str
-    model: str
-    share_before: float | None
-    share_after: float | None
-    weights_recorded: tuple[int, ...]
-    weights_before: tuple[int, ...]
-    weights_after: tuple[int, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Worst:
-    """The greatest difference of a share at one moment, `at_s` after the beginning."""
-
-    difference: float = 0.0
-    cell: str = ""
-    model: str = ""
-    gateway: str = ""
-    at_s: float = 0.0
-
-
-@dataclass(frozen=True, slots=True)
-class Report:
-    """What would have changed. `before` is the recording computed again with its own parameters, and
-    `fidelity` how far that is from the weights that were recorded."""
-
-    seconds: float
-    ticks: int
-    gateways: tuple[str, ...]
-    pushes_recorded: int
-    pushes_before: int
-    pushes_after: int
-    worst: Worst
-    fidelity: Worst
-    rows: tuple[Row, ...]
-
-
-class _Variant:
-    """One set of parameters at work on the replayed fleet."""
-
-    def __init__(self, gateways: tuple[str, ...], parameters: Parameters, world: _Settings) -> None:
-        self.model = PressureModel(
-            parameters.pressure,
-            len(gateways),
-            jump=parameters.projection.emergency,
-            ttft_slos=world.ttft_slos,
-            gateway_trust_s=world.gateway_trust_s,
-        )
-        self.projector = Projector(parameters.projection, gateways, world.lifecycle.ramp_s)
-        self.mean = Mean()
-        self.pushes = 0
-        self.split: Split | None = None
-        self._of: tuple[Any, Any] | None = None
-        self._members: tuple[Member, ...] = ()
-
-    def tick(self, fleet: Fleet, at: float, force: bool, intents: Any) -> None:
-        pressures = self.model.tick(fleet, at)
-        projected = self.projector.tick(fleet, pressures, at, force=force, intents=intents)
-        self.pushes += projected.plan is not None
-        self.split = Split(self._named(fleet, projected), projected.pool, projected.weights)
-
-    def _named(self, fleet: Fleet, projected: Projected) -> tuple[Member, ...]:
-        """The members by name; the same object for as long as they are the same."""
-        of = (projected.row, projected.pools)
-        if self._of is None or self._of[0] is not of[0] or self._of[1] is not of[1]:
-            models = projected.pools.models
-            members = tuple(
-                (fleet.facts_of(row).cell_id, models[pool])
-                for row, pool in zip(projected.row.tolist(), projected.pool.tolist(), strict=True)
-            )
-            self._of = of
-            if members != self._members:
-                self._members = members
-        return self._members
-
-
-@dataclass(frozen=True, slots=True)
-class _Settings:
-    """What a recording says of the settings it was made with."""
-
-    parameters: Parameters
-    lifecycle: LifecycleSettings
-    ttft_slos: Mapping[str, float]
-    gateway_trust_s: float
 
 
 @dataclass
@@ -184,7 +85,7 @@ class Replay:
         self._pending_scores: dict[str, Mapping[str, Any]] = {}
         self._intents = NO_INTENTS
         self._recorded = _Recorded()
-        self._variants: tuple[_Variant, _Variant] | None = None
+        self._variants: tuple[Variant, Variant] | None = None
         self._began = self._last = math.nan
         self._offset = 0.0
         self._ticks = 0
@@ -280,11 +181,11 @@ class Replay:
         self._end_run()
         self._run, self._ready = (told["run"], told["settings"]), False
         self.gateways = tuple(told["gateways"])
-        settings = _settings_of(told["settings"])
+        settings = settings_of(told["settings"])
         self._fleet = Fleet(self.gateways, retention_s=settings.lifecycle.retention_s)
         self._variants = (
-            _Variant(self.gateways, settings.parameters, settings),
-            _Variant(self.gateways, self._changed(settings.parameters), settings),
+            Variant(self.gateways, settings.parameters, settings),
+            Variant(self.gateways, self._changed(settings.parameters), settings),
         )
         self._recorded.names.clear()
         self._pending_scores.clear()
@@ -394,22 +295,3 @@ def replay_files(
     for path in paths:
         replay.take(read_file(path))
     return replay.report()
-
-
-def _settings_of(told: Mapping[str, Any]) -> _Settings:
-    """The settings that a recording names, in the words of this version."""
-    try:
-        return _Settings(
-            Parameters(
-                PressureSettings.model_validate(told["pressure"]),
-                ProjectionSettings.model_validate(told["projection"]),
-            ),
-            LifecycleSettings.model_validate(told["lifecycle"]),
-            {str(model): float(slo) for model, slo in told["ttft_slos"].items()},
-            float(told["gateway_trust_s"]),
-        )
-    except ValidationError as error:
-        raise RecordingError(
-            f"its settings are not those of this version: {error.errors()[0]['msg']} "
-            f"({'.'.join(map(str, error.errors()[0]['loc']))})"
-        ) from error

@@ -16,7 +16,8 @@ from headrace_controller.control.recording import recorder as module
 from headrace_controller.control.recording.entries import Kind
 from headrace_controller.control.recording.files import DIRECTORY, Ring, find_files, read_file
 from headrace_controller.control.recording.recorder import RETRY_S
-from headrace_controller.control.recording.replay import SETTLE_S, Report, replay_files
+from headrace_controller.control.recording.replay import SETTLE_S, replay_files
+from headrace_controller.control.recording.report import Report
 from headrace_pb.v1 import telemetry_pb2 as pb
 from tests.support.clock import FakeClock
 from tests.unit.controller.control.region import Region
