@@ -18,9 +18,8 @@ import psutil
 import pytest
 
 from headrace_lab.stack.ports import KEPT, bindable, free_ports
-from headrace_lab.stack.program import Spec, StackError
+from headrace_lab.stack.program import AT_A_SITE, Spec, StackError
 from headrace_lab.stack.stack import Stack
-from headrace_lab.stack.tether import BEHIND
 from tests.support.program import EXIT_LIMIT_S
 
 SERVE = """
@@ -84,7 +83,7 @@ async def test_the_lab_goes_before_what_it_measures(tmp_path: Path) -> None:
     async with Stack(tmp_path) as stack:
         await stack.start([python("a", "import os; print('nice', os.nice(0), flush=True)")])
         text = await said(stack, "a", "nice")
-    assert int(text.split()[1]) == min(own + BEHIND, 19)
+    assert int(text.split()[1]) == min(own + AT_A_SITE, 19)
 
 
 async def test_who_ignores_sigterm_is_killed_and_named(tmp_path: Path) -> None:
@@ -199,7 +198,7 @@ from pathlib import Path
 from headrace_lab.stack import interrupt
 from headrace_lab.stack.program import Spec
 from headrace_lab.stack.stack import Stack
-from headrace_lab.stack.tether import BEHIND
+from headrace_lab.stack.program import AT_A_SITE
 
 async def main():
     async with Stack(Path(sys.argv[1])) as stack:

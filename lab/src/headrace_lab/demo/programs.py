@@ -7,7 +7,7 @@ from pathlib import Path
 
 from headrace_lab.demo import settings_files
 from headrace_lab.demo.fleet import GATEWAY, HOST, Cell, Fleet, Site
-from headrace_lab.stack.program import Spec, StackError, console_script
+from headrace_lab.stack.program import ON_THE_WAY, Spec, StackError, console_script
 
 BOOTSTRAP_S = 120.0
 LOADING_S = 2.0
@@ -54,7 +54,7 @@ def controller(
     extra = ("--baseline", baseline) if baseline else ()
     command = (console_script("headrace-controller"), "run", "--config", str(path), *extra)
     ports = (fleet.ports.telemetry, fleet.ports.xds, fleet.ports.api)
-    return Spec("controller", command, ports, f"{fleet.api_url}/healthz")
+    return Spec("controller", command, ports, f"{fleet.api_url}/healthz", behind=ON_THE_WAY)
 
 
 async def envoy(fleet: Fleet, run_dir: Path) -> Spec:
@@ -72,7 +72,7 @@ def envoy_of(fleet: Fleet, path: Path) -> Spec:
         *("--concurrency", "1", "--log-level", "warning"),
     )
     ports = (fleet.ports.gateway, fleet.ports.gateway_admin)
-    return Spec("envoy", command, ports, f"{fleet.gateway_admin_url}/ready")
+    return Spec("envoy", command, ports, f"{fleet.gateway_admin_url}/ready", behind=ON_THE_WAY)
 
 
 async def _bootstrap(fleet: Fleet, run_dir: Path) -> bytes:

@@ -12,7 +12,7 @@ from headrace_lab.demo.fleet import HOST, Fleet
 from headrace_lab.real.environment import Said, claim, locked
 from headrace_lab.stack.once import run_once
 from headrace_lab.stack.ports import free_ports
-from headrace_lab.stack.program import Spec, StackError
+from headrace_lab.stack.program import ON_THE_WAY, Spec, StackError
 from headrace_shared.clock import Clock
 
 MARK = "headrace-peers"
@@ -101,4 +101,6 @@ def router(name: str, place: Path, fleet: Fleet, policy: str = "") -> Spec:
         *(("--policy", policy) if policy else ()),
     )
     ports = (fleet.ports.gateway, metrics)
-    return Spec(name, command, ports, f"{fleet.gateway_url}/health", ours=False, grace_s=GRACE_S)
+    return Spec(
+        name, command, ports, f"{fleet.gateway_url}/health", ours=False, grace_s=GRACE_S, behind=ON_THE_WAY
+    )

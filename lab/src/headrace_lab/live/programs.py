@@ -12,7 +12,7 @@ from headrace_lab.live.arms import controller_settings
 from headrace_lab.live.layout import Layout
 from headrace_lab.live.profiles import arguments
 from headrace_lab.scenarios.settings import Arm, GatewayPlan
-from headrace_lab.stack.program import Spec, console_script
+from headrace_lab.stack.program import ON_THE_WAY, Spec, console_script
 from headrace_shared.net import HostPort
 
 
@@ -71,7 +71,7 @@ def controller(layout: Layout, arm: Arm, gateway: GatewayPlan, run_dir: Path) ->
     path = settings_files.write(run_dir / "controller.yaml", data)
     command = (console_script("headrace-controller"), "run", "--config", str(path))
     ports = (fleet.ports.telemetry, fleet.ports.xds, fleet.ports.api)
-    return Spec("controller", command, ports, f"{fleet.api_url}/healthz")
+    return Spec("controller", command, ports, f"{fleet.api_url}/healthz", behind=ON_THE_WAY)
 
 
 def envoy(layout: Layout, run_dir: Path) -> Spec:

@@ -17,7 +17,7 @@ from headrace_lab.demo.fleet import HOST
 from headrace_lab.live.layout import Layout
 from headrace_lab.live.timeline import Timeline
 from headrace_lab.scenarios import Network, PathPlan
-from headrace_lab.stack.program import Spec, StackError, console_script
+from headrace_lab.stack.program import ON_THE_WAY, Spec, StackError, console_script
 from headrace_lab.stack.stack import Stack
 from headrace_shared.clock import Clock
 
@@ -42,7 +42,11 @@ class RelayedWan:
         for site in self._layout.uplinks:
             self._write(site, network.path(site, 0.0))
         await self._stack.start(
-            Spec(f"relay {site}", (console_script("headrace-lab"), "relay", str(self._file(site))))
+            Spec(
+                f"relay {site}",
+                (console_script("headrace-lab"), "relay", str(self._file(site))),
+                behind=ON_THE_WAY,
+            )
             for site in self._layout.uplinks
         )
         for site, port in self._layout.uplinks.items():

@@ -21,7 +21,7 @@ from headrace_lab.live.arms import GATEWAY_ADDRESS
 from headrace_lab.live.layout import Place
 from headrace_lab.live.timeline import Timeline
 from headrace_lab.scenarios import Network, PathPlan
-from headrace_lab.stack.program import Spec, console_script
+from headrace_lab.stack.program import ON_THE_WAY, Spec, console_script
 from headrace_lab.stack.stack import Stack
 from headrace_lab.wan.tun import DEVICE, WanError, ip, namespace
 from headrace_shared.clock import Clock
@@ -105,7 +105,11 @@ class Wan:
         for site, place in self._places.items():
             self._write(site, place, network.path(site, 0.0))
         await self._stack.start(
-            Spec(f"wan {site}", (console_script("headrace-lab"), "wan", str(self._file(site))))
+            Spec(
+                f"wan {site}",
+                (console_script("headrace-lab"), "wan", str(self._file(site))),
+                behind=ON_THE_WAY,
+            )
             for site in self._places
         )
         for site in self._places:

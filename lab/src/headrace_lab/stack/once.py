@@ -34,7 +34,7 @@ async def run_once(
     said(f"{what} ...")
     with log.open("ab") as out:
         process = await asyncio.create_subprocess_exec(
-            *(sys.executable, "-I", "-S", str(tether.__file__), str(os.getpid()), *command),
+            *(sys.executable, "-I", "-S", str(tether.__file__), str(os.getpid()), "0", *command),
             stdin=asyncio.subprocess.DEVNULL,
             stdout=out,
             stderr=out,

@@ -9,12 +9,20 @@ import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Final
 
 from headrace_lab.stack import tether
 from headrace_shared.clock import Clock
 
 KILL_WAIT_S = 20.0
 """A machine that is out of breath takes seconds to let go of a program."""
+
+
+ON_THE_WAY: Final = 2
+AT_A_SITE: Final = 8
+"""Nice values above the lab's own. What sends the load and reads the clock goes first, then what requests
+pass, then engines and agents: in truth these share no machine, and one that waits for another's CPU would be
+measured as slow."""
 
 
 class StackError(Exception):
@@ -27,7 +35,7 @@ class Spec:
 
     `ready_url` answers 200 once the program works, within `ready_s` seconds. `ports` are those it
     listens on. A program of this project (`ours`) must exit 0 within `grace_s` seconds of
-    SIGTERM; from others only an end is asked, by SIGKILL if need be.
+    SIGTERM; from others only an end is asked, by SIGKILL if need be. `behind` is added to the nice value.
     """
 
     name: str
@@ -35,6 +43,7 @@ class Spec:
     ports: tuple[int, ...] = ()
     ready_url: str = ""
     ready_s: float = 120.0
+    behind: int = AT_A_SITE
     env: Mapping[str, str] = field(default_factory=dict)
     ours: bool = True
     grace_s: float = 2.0
@@ -154,7 +163,15 @@ def tail(log: Path, count: int = 12, most_bytes: int = 8192) -> str:
 async def launch(spec: Spec, run_dir: Path, clock: Clock) -> Program:
     """Start the program in its own session, its output in `run_dir`/NAME.log."""
     log = run_dir / f"{spec.name.replace('/', '_')}.log"
-    command = [sys.executable, "-I", "-S", str(tether.__file__), str(os.getpid()), *spec.command]
+    command = [
+        sys.executable,
+        "-I",
+        "-S",
+        str(tether.__file__),
+        str(os.getpid()),
+        str(spec.behind),
+        *spec.command,
+    ]
     with log.open("ab") as out:
         process = await asyncio.create_subprocess_exec(
             *command,

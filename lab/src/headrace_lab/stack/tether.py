@@ -1,6 +1,7 @@
-"""Runs a program that the kernel ends when the lab dies: `tether.py LAB_PID PROGRAM ARGS...`.
+"""Runs a program that the kernel ends when the lab dies: `tether.py LAB_PID BEHIND PROGRAM ARGS...`.
 
-Started by path, without site-packages; the program replaces it, so the process id stays the same.
+BEHIND is added to the nice value. Started by path, without site-packages; the program replaces it, so the
+process id stays the same.
 """
 
 from __future__ import annotations
@@ -11,20 +12,17 @@ import signal
 import sys
 
 PR_SET_PDEATHSIG = 1
-BEHIND = 5
-"""Added to the nice value: what sends the load and reads the clock goes before what it measures, for in truth
-it has a machine of its own."""
 
 
 def main(argv: list[str]) -> int:
     """Tie this process to the lab's life and become the program; returns only on failure."""
-    lab, program = int(argv[0]), argv[1]
+    lab, behind, program = int(argv[0]), int(argv[1]), argv[2]
     ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
     if os.getppid() != lab:  # the lab died before the line above
         return 1
-    os.nice(BEHIND)
+    os.nice(behind)
     try:
-        os.execvp(program, argv[1:])  # noqa: S606
+        os.execvp(program, argv[2:])  # noqa: S606
     except OSError as error:
         sys.stderr.write(f"{program} cannot be started: {error.strerror or error}\n")
     return 127
