@@ -43,10 +43,10 @@ class Spec:
     ports: tuple[int, ...] = ()
     ready_url: str = ""
     ready_s: float = 120.0
-    behind: int = AT_A_SITE
     env: Mapping[str, str] = field(default_factory=dict)
     ours: bool = True
     grace_s: float = 2.0
+    behind: int = AT_A_SITE
 
 
 @dataclass(frozen=True, slots=True)
