@@ -35,6 +35,8 @@ class EnvoySettings(Settings):
     Only `paths` reach the engines: an engine's other paths put it to sleep or load adapters. A streamed
     request whose answer has not begun `hedge_after_s` after it was sent is asked of another endpoint as
     well, and the answer that begins first is passed on; 0 = never.
+    A client whose answer was cut off is told so after `delayed_close_s`: by itself Envoy takes a second
+    to close its connection. 0 = at once, which may cost who still sends a body the reason of a refusal.
     `expose_upstream` adds the serving endpoint's address to each response, for tests and labs.
     `baseline_retries` gives the gateways of a `baseline` the same retries as ours, which a plain Envoy
     has not.
@@ -45,6 +47,7 @@ class EnvoySettings(Settings):
     connect_timeout_s: float = Field(0.25, gt=0, le=10)
     retries: int = Field(2, ge=0, le=10)
     hedge_after_s: float = Field(1.0, ge=0, le=60)
+    delayed_close_s: float = Field(0.1, ge=0, le=60)
     stream_idle_timeout_s: float = Field(900.0, ge=1, le=86400)
     upstream_idle_timeout_s: float = Field(4.0, gt=0, le=3600)
     max_request_bytes: int = Field(33554432, ge=65536, le=1073741824)

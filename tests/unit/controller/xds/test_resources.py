@@ -167,6 +167,9 @@ def test_a_listener_reads_the_model_and_then_routes() -> None:
     ]
     assert {rule.on_present.metadata_namespace for rule in rules.request_rules.rules} == {"headrace"}
     assert made.stream_idle_timeout.ToMilliseconds() == 77_000
+    assert made.delayed_close_timeout.ToMilliseconds() == 100
+    assert manager(delayed_close_s=0).delayed_close_timeout.ToMilliseconds() == 0
+    assert manager(delayed_close_s=0).HasField("delayed_close_timeout")
 
 
 def test_a_listener_takes_bodies_up_to_the_limit() -> None:

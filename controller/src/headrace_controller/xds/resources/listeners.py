@@ -81,6 +81,7 @@ def _connection_manager(
         stat_prefix=LISTENER,
         rds=manager.Rds(route_config_name=ROUTES, config_source=from_ads(0)),
         stream_idle_timeout=seconds(settings.stream_idle_timeout_s),
+        delayed_close_timeout=seconds(settings.delayed_close_s),
         # An edge: what clients say in x-envoy-* headers must not change retries or time-outs.
         use_remote_address=wrappers_pb2.BoolValue(value=True),
         normalize_path=wrappers_pb2.BoolValue(value=True),
