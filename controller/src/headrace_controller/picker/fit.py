@@ -18,8 +18,9 @@ class Fit:
         """Take in an observation; all before it count `keep` times as much as they did."""
         a, b, c = x
         products = (a * a, a * b, a * c, b * b, b * c, c * c)
-        self._moments = [keep * m + weight * p for m, p in zip(self._moments, products, strict=True)]
-        self._answers = [keep * m + weight * value * each for m, each in zip(self._answers, x, strict=True)]
+        self.fade(keep)
+        self._moments = [m + weight * p for m, p in zip(self._moments, products, strict=True)]
+        self._answers = [m + weight * value * each for m, each in zip(self._answers, x, strict=True)]
 
     def fade(self, keep: float) -> None:
         """All observations count `keep` times as much as they did."""

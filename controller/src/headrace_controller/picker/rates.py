@@ -19,6 +19,7 @@ FIXED_S: Final = 0.03
 PER_RUNNING_S: Final = 0.0005
 FORGET: Final = 0.96
 POOL_FORGET: Final = 0.995
+"""What each new observation leaves of those before it: of a cell some 25 count, of its pool some 200."""
 _SUSPECT: Final = 1.0
 _FARTHEST: Final = 8.0
 _LEAST_S: Final = 0.02
@@ -27,6 +28,7 @@ _TRUST: Final[Three] = (4.0, 0.5, 8.0)
 HALF_S: Final = 30.0
 """After so long without another, an observation counts half."""
 FADE_S: Final = 5.0
+"""Time passes over a cell no more often than this: it costs a fit for each."""
 _SPAN: Final = 200.0
 
 

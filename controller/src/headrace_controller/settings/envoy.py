@@ -35,8 +35,9 @@ class EnvoySettings(Settings):
     Only `paths` reach the engines: an engine's other paths put it to sleep or load adapters. A streamed
     request whose answer has not begun `hedge_after_s` after it was sent is asked of another endpoint as
     well, and the answer that begins first is passed on; 0 = never.
-    A client whose answer was cut off is told so after `delayed_close_s`: by itself Envoy takes a second
-    to close its connection. 0 = at once, which may cost who still sends a body the reason of a refusal.
+    A client whose answer was cut off is told so, over HTTP/1.1, after `delayed_close_s`: by itself Envoy
+    takes a second to close its connection. 0 = at once, which may cost who still sends a body the reason
+    of a refusal.
     `expose_upstream` adds the serving endpoint's address to each response, for tests and labs.
     `baseline_retries` gives the gateways of a `baseline` the same retries as ours, which a plain Envoy
     has not.

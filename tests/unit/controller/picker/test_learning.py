@@ -24,18 +24,22 @@ from headrace_controller.picker.sizes import Sizes
     rows=st.lists(st.tuples(*[st.floats(0, 10)] * 4, st.floats(0.1, 1)), max_size=12),
     start=st.tuples(*[st.floats(0.01, 10)] * 3),
     trust=st.tuples(*[st.floats(0.5, 10)] * 3),
+    size=st.none() | st.tuples(*[st.floats(0.01, 10)] * 3),
 )
 def test_the_fit_is_that_of_linear_algebra(
-    rows: list[tuple[float, ...]], start: tuple[float, float, float], trust: tuple[float, float, float]
+    rows: list[tuple[float, ...]],
+    start: tuple[float, float, float],
+    trust: tuple[float, float, float],
+    size: tuple[float, float, float] | None,
 ) -> None:
     fit, moments, answers = Fit(), np.zeros((3, 3)), np.zeros(3)
     for a, b, c, value, weight in rows:
         fit.add((a, b, c), value, weight, 0.9)
         x = np.array([a, b, c])
         moments, answers = 0.9 * moments + weight * np.outer(x, x), 0.9 * answers + weight * value * x
-    s, t = np.array(start), np.array(trust)
-    expected = np.linalg.solve(moments + np.diag(t / s**2), answers + t / s)
-    assert fit.solve(start, trust) == pytest.approx(expected, rel=1e-6, abs=1e-6)
+    known = np.array(trust) / np.array(size or start) ** 2
+    expected = np.linalg.solve(moments + np.diag(known), answers + known * np.array(start))
+    assert fit.solve(start, trust, size) == pytest.approx(expected, rel=1e-6, abs=1e-6)
 
 
 def teach(
