@@ -261,8 +261,8 @@ class Driver:
 
 
 async def _lines(content: aiohttp.StreamReader) -> AsyncIterator[bytes]:
-    """The lines of a stream, many at a time where many have come: the reader's own way costs more than
-    all else here. Raises ValueError for a line that does not end."""
+    """The lines of a stream, from pieces as they come: the reader itself gives one at a call, and the driver
+    must be back in time for the next request. Raises ValueError for a line that does not end."""
     rest = b""
     async for piece in content.iter_any():
         *lines, rest = (rest + piece).split(b"\n")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
-import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
@@ -34,7 +33,7 @@ async def run_once(
     said(f"{what} ...")
     with log.open("ab") as out:
         process = await asyncio.create_subprocess_exec(
-            *(sys.executable, "-I", "-S", str(tether.__file__), str(os.getpid()), "0", *command),
+            *tether.tied(command, behind=0),
             stdin=asyncio.subprocess.DEVNULL,
             stdout=out,
             stderr=out,

@@ -163,18 +163,9 @@ def tail(log: Path, count: int = 12, most_bytes: int = 8192) -> str:
 async def launch(spec: Spec, run_dir: Path, clock: Clock) -> Program:
     """Start the program in its own session, its output in `run_dir`/NAME.log."""
     log = run_dir / f"{spec.name.replace('/', '_')}.log"
-    command = [
-        sys.executable,
-        "-I",
-        "-S",
-        str(tether.__file__),
-        str(os.getpid()),
-        str(spec.behind),
-        *spec.command,
-    ]
     with log.open("ab") as out:
         process = await asyncio.create_subprocess_exec(
-            *command,
+            *tether.tied(spec.command, spec.behind),
             stdin=asyncio.subprocess.DEVNULL,
             stdout=out,
             stderr=out,

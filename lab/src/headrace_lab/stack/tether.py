@@ -10,8 +10,14 @@ import ctypes
 import os
 import signal
 import sys
+from collections.abc import Sequence
 
 PR_SET_PDEATHSIG = 1
+
+
+def tied(command: Sequence[str], behind: int) -> list[str]:
+    """The command that runs `command` tied to this process, `behind` it by so many nice values."""
+    return [sys.executable, "-I", "-S", __file__, str(os.getpid()), str(behind), *command]
 
 
 def main(argv: list[str]) -> int:
