@@ -197,6 +197,21 @@ def test_a_controller_that_starts_anew_goes_by_engines_figures() -> None:
     assert {region.pick().cells[0] for _ in range(5)} == {"b"}
 
 
+def test_what_a_cell_said_before_it_was_lined_up_counts_at_the_first_pick() -> None:
+    """Between the tick that lines it up and its next beat a quarter of a second passes."""
+    region = Picked()
+    for cell in "ab":
+        region.join(cell)
+    for _ in range(5):
+        region.tell("a", waiting=40, in_flight=60)
+        region.tell("b")
+        assert region.picking.picker.book.get("a") is None, "it was lined up before"
+        region.tick()
+        if first := region.pick().cells:
+            break
+    assert {first[0], *(region.pick().cells[0] for _ in range(5))} == {"b"}
+
+
 def test_it_says_when_it_stands_aside_and_when_it_is_back() -> None:
     region = Picked("a", "b")
     guard = region.picking.picker.known.guard

@@ -148,14 +148,12 @@ class PickerFeed(Witness):
             row, model = fleet.get(beat.cell_id), self._models.get(beat.cell_id)
             if row is None or model is None or fleet.engine_stale[row]:
                 continue
-            read_at = float(fleet.engine_read_at[row])
-            read_at = read_at if read_at == read_at else now
-            waiting = float(fleet.signals[row, _WAITING])
-            in_flight, generated = float(fleet.in_flight[row]), None
+            generated = None
             if beat.work.HasField("generated_tokens") and fleet.facts_of(row).engine_kind in COUNT_EACH_STEP:
                 generated = beat.work.generated_tokens
-            self.picker.told(beat.cell_id, model, in_flight, waiting, read_at, now, generated)
+            self._told(row, model, now, generated)
             if beat.work.HasField("prompt_tokens"):
+                waiting, read_at = float(fleet.signals[row, _WAITING]), self._read_at(row, now)
                 prompt, cached = beat.work.prompt_tokens, beat.work.cached_tokens
                 self.picker.computed(beat.cell_id, model, prompt, cached, waiting, read_at, now)
 
@@ -219,8 +217,23 @@ class PickerFeed(Witness):
 
     def _join(self, row: int, model: str, now: float) -> int:
         facts = self._fleet.facts_of(row)
-        self._models.setdefault(facts.cell_id, model)
-        return self.picker.join(facts.cell_id, model, speed_of(gpu.name for gpu in facts.gpus), now)
+        slot = self.picker.join(facts.cell_id, model, speed_of(gpu.name for gpu in facts.gpus), now)
+        if facts.cell_id not in self._models:
+            self._models[facts.cell_id] = model
+            if not self._fleet.engine_stale[row]:
+                # Its next beat may be a quarter of a second away, and its queue long.
+                self._told(row, model, now)
+        return slot
+
+    def _told(self, row: int, model: str, now: float, generated: int | None = None) -> None:
+        fleet = self._fleet
+        in_flight, waiting = float(fleet.in_flight[row]), float(fleet.signals[row, _WAITING])
+        cell_id, read_at = fleet.facts_of(row).cell_id, self._read_at(row, now)
+        self.picker.told(cell_id, model, in_flight, waiting, read_at, now, generated)
+
+    def _read_at(self, row: int, now: float) -> float:
+        read_at = float(self._fleet.engine_read_at[row])
+        return read_at if read_at == read_at else now
 
     def _usable(self, lineup: Lineup) -> Flags | None:
         rows = self._rows.get(lineup)
