@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import math
 import multiprocessing
+import os
 from collections.abc import Callable, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from dataclasses import replace
 
 from headrace_lab.matrix.kept import Kept
 from headrace_lab.matrix.work import Done, Piece, work
+from headrace_lab.stack.tether import tie
 
 PROCESSES = 2
 LONGEST_S = 4 * 3600.0
@@ -56,7 +58,8 @@ def run(pieces: Sequence[Piece], kept: Kept, told: Told, processes: int = PROCES
     plan, results = Plan(pieces), []
     # A fresh interpreter for each worker: forking one that has threads is not safe.
     context = multiprocessing.get_context("spawn")
-    pool = ProcessPoolExecutor(processes, mp_context=context)
+    # Workers that outlived this process would compute for nobody, and then wait for ever.
+    pool = ProcessPoolExecutor(processes, mp_context=context, initializer=tie, initargs=(os.getpid(),))
     under_way: dict[Future[Done], Piece] = {}
 
     def take(piece: Piece, done: Done) -> None:

@@ -20,12 +20,17 @@ def tied(command: Sequence[str], behind: int) -> list[str]:
     return [sys.executable, "-I", "-S", __file__, str(os.getpid()), str(behind), *command]
 
 
+def tie(lab: int) -> None:
+    """Let the kernel end this process when its parent `lab`, a process id, dies."""
+    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != lab:  # the lab died before the line above
+        os._exit(1)
+
+
 def main(argv: list[str]) -> int:
     """Tie this process to the lab's life and become the program; returns only on failure."""
     lab, behind, program = int(argv[0]), int(argv[1]), argv[2]
-    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
-    if os.getppid() != lab:  # the lab died before the line above
-        return 1
+    tie(lab)
     os.nice(behind)
     try:
         os.execvp(program, argv[2:])  # noqa: S606
