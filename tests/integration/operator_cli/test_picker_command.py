@@ -30,7 +30,8 @@ STATUS: dict[str, Any] = {
 CANDIDATE = {
     "cell": "berlin/c1",
     "predicted_s": 0.25,
-    "cost_s": 0.5,
+    "held_up_s": 0.0125,
+    "cost_s": 0.525,
     "penalty": 2.0,
     "rtt_s": 0.01,
     "work_tokens": 1234.0,
@@ -106,9 +107,11 @@ def test_a_pick_is_explained(admin: Admin) -> None:
     assert rows[0] == [
         "1",
         "berlin/c1",
-        "0.5000",
+        "0.5250",
         "s",
         "0.2500",
+        "s",
+        "0.0125",
         "s",
         "0.0100",
         "s",

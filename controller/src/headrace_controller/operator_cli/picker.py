@@ -82,9 +82,20 @@ def _pick(found: dict[str, Any]) -> list[Part]:
         text(f"{found['model']}, about {found['prompt_tokens']} tokens{session}: {found['outcome']}"),
     ]
     table = Table(
-        ("named", "cell", "cost", "first token", "path", "before it", "cached", "penalty", "usable"),
-        right=("named", "cost", "first token", "path", "before it", "cached", "penalty"),
-        spare=("cached", "path", "penalty"),
+        (
+            "named",
+            "cell",
+            "cost",
+            "first token",
+            "held up",
+            "path",
+            "before it",
+            "cached",
+            "penalty",
+            "usable",
+        ),
+        right=("named", "cost", "first token", "held up", "path", "before it", "cached", "penalty"),
+        spare=("cached", "path", "held up", "penalty"),
     )
     for each in found["candidates"]:
         table.add_row(
@@ -92,6 +103,7 @@ def _pick(found: dict[str, Any]) -> list[Part]:
             text(each["cell"]),
             figure(each["cost_s"], "{:.4f} s"),
             figure(each["predicted_s"], "{:.4f} s"),
+            figure(each.get("held_up_s"), "{:.4f} s"),
             figure(each["rtt_s"], "{:.4f} s"),
             figure(each["work_tokens"], "{:.0f} tokens"),
             figure(each.get("cached_tokens"), "{:.0f} tokens"),

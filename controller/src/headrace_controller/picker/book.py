@@ -26,6 +26,7 @@ from headrace_controller.picker.cost import (
     S_PER_RUNNING,
     S_PER_TOKEN,
     SINCE,
+    WAITING,
 )
 from headrace_controller.picker.rates import Rates
 
@@ -143,6 +144,7 @@ class Book:
         request.counted = True
         row[PENDING] += request.tokens
         row[RUNNING] += 1
+        row[WAITING] += 1
         row[HEAD] = next(iter(queue.values())).tokens
         if request.due is not None:
             # What ends before it is due stays here till then: no longer than it could have been open.
@@ -224,6 +226,7 @@ class Book:
             # Who waits does so behind a prompt under computation.
             unseen += min(1.0 if unseen else computing, others - unseen)
         row[OTHERS] = unseen * met_tokens
+        row[WAITING] = len(queue) + unseen
         row[OTHERS_AT] = read_at
         self._doubt(slot, in_flight, read_at, now)
 
@@ -249,6 +252,7 @@ class Book:
         first = next(iter(queue)) == key
         del queue[key]
         row[PENDING] -= request.tokens
+        row[WAITING] = max(row[WAITING] - 1, len(queue))
         if first:
             row[SINCE] = now
             row[HEAD] = next(iter(queue.values())).tokens if queue else 0.0
@@ -271,6 +275,7 @@ class Book:
             row = self.table[slot]
             assert row[PENDING] == sum(each.tokens for each in queue.values()), "pending is not the sum"
             assert all(each.counted and each.slot == slot for each in queue.values()), "counted elsewhere"
+            assert row[WAITING] >= len(queue), "fewer wait than are counted"
             assert row[HEAD] == (next(iter(queue.values())).tokens if queue else 0), "not the head"
         counted = {key for queue in self._queues.values() for key in queue}
         assert counted == {key for key, each in self._open.items() if each.counted}, "counted and not open"

@@ -1,4 +1,5 @@
-"""The cost of sending one request to each cell: its predicted time to first token, in seconds.
+"""The cost of sending one request to each cell, in seconds: its predicted time to first token, and a part
+of what its prompt holds up there.
 
 A cell's state is one row of a table, so that a pool is gathered in one go and each step of the formula
 is one operation on all of its cells.
@@ -30,33 +31,45 @@ S_FIXED: Final = 7
 """Learned: seconds that a first token takes besides."""
 S_PER_RUNNING: Final = 8
 """Learned: seconds that each request in the engine adds."""
-COLUMNS: Final = 9
+WAITING: Final = 9
+"""Those of RUNNING that have no first token yet."""
+COLUMNS: Final = 10
 
 NO_TOKENS: Final[Floats] = np.zeros(0)
 
 
 class Costs(NamedTuple):
-    """(m,) each: `predicted` is the time to first token, s, `cost` the same times the penalty, and `work`
-    the prompt tokens to compute until then."""
+    """(m,) each: `predicted` is the time to first token, s, `held_up` what is charged for the answers that
+    the prompt holds up, s, `cost` their sum times the penalty, and `work` the prompt tokens to compute until
+    the first token."""
 
     predicted: Floats
+    held_up: Floats
     cost: Floats
     work: Floats
 
 
 def costs(
-    table: Floats, candidates: Candidates, tokens: float, now: float, cached: Floats | None = None
+    table: Floats,
+    candidates: Candidates,
+    tokens: float,
+    now: float,
+    cached: Floats | None = None,
+    held_up: float = 0.0,
 ) -> Costs:
     """The cost of a prompt of `tokens` at each candidate.
 
     `table` is (n, COLUMNS) by slot; `cached` (m,) are the tokens of the prompt that each cell holds
     already, None = none anywhere. A request that takes longer than it should by d makes the cell's queue
-    longer by d: it has stalled, or is slower than was learned.
+    longer by d: it has stalled, or is slower than was learned. While a prompt is computed the answers under
+    way beside it hardly grow: a second of that for one of them counts as `held_up` seconds.
     """
     lineup = candidates.lineup
     rows = table.take(lineup.slots, axis=0)
     # Columns side by side: operations on them are several times faster.
-    pending, head, since, others, others_at, running, rate, fixed, each = np.ascontiguousarray(rows.T)
+    pending, head, since, others, others_at, running, rate, fixed, each, waiting = np.ascontiguousarray(
+        rows.T
+    )
     head_s = head * rate
     waited = now - since
     backlog = pending * rate - np.minimum(np.maximum(waited, 0.0), head_s)
@@ -66,4 +79,5 @@ def costs(
     own = tokens * rate if cached is None else np.maximum(tokens - cached, 0.0) * rate
     working = backlog + foreign + own
     predicted = candidates.rtt_s + fixed + running * each + late + working
-    return Costs(predicted, predicted * candidates.penalty, working / rate)
+    charge = own * np.maximum(running - waiting, 0.0) * held_up
+    return Costs(predicted, charge, (predicted + charge) * candidates.penalty, working / rate)

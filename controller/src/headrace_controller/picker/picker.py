@@ -179,7 +179,8 @@ class Picker:
     def _choose(self, trace: Trace, candidates: Candidates, now: float) -> None:
         ask, lineup = trace.ask, candidates.lineup
         cached = self.known.cached(ask, lineup, trace.tokens, now)
-        found = costs(self.book.table, candidates, trace.tokens, now, cached)
+        held_up = self._settings.held_up
+        found = costs(self.book.table, candidates, trace.tokens, now, cached, held_up)
         usable = self._usable(trace.gateway, ask, lineup, now)
         choice = choose(
             found.cost,

@@ -43,10 +43,12 @@ class Trace:
 @dataclass(frozen=True, slots=True)
 class CandidateView:
     """One cell that might have been named. Seconds and tokens, `cached_tokens` being those of the prompt that
-    it is expected to hold; `named` counts from 1, 0 = not named."""
+    it is expected to hold, and `held_up_s` what is charged for the answers that it holds up; `named` counts
+    from 1, 0 = not named."""
 
     cell: str
     predicted_s: float
+    held_up_s: float
     cost_s: float
     penalty: float
     rtt_s: float
@@ -131,6 +133,7 @@ def _rows(trace: Trace) -> tuple[CandidateView, ...]:
         CandidateView(
             cell=lineup.ids[at],
             predicted_s=float(costs.predicted[at]),
+            held_up_s=float(costs.held_up[at]),
             cost_s=float(costs.cost[at]),
             penalty=float(trace.candidates.penalty[at]),
             rtt_s=float(trace.candidates.rtt_s[at]),

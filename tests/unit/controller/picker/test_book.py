@@ -45,6 +45,22 @@ def test_a_first_token_takes_the_prompt_out_and_leaves_the_request_running() -> 
     assert book.table[0, [cost.HEAD, cost.SINCE]].tolist() == [500, 0.3]
 
 
+def test_who_waits_for_a_first_token_is_told_from_who_answers() -> None:
+    book = book_of("a")
+    send(book, "r1")
+    send(book, "r2", at=0.1)
+    assert book.table[0, [cost.RUNNING, cost.WAITING]].tolist() == [2, 2]
+    book.answer("r1", 0.3, streams=True)
+    assert book.table[0, [cost.RUNNING, cost.WAITING]].tolist() == [2, 1]
+    # Of ten in the engine four wait, of which one is ours, and one of theirs is computed.
+    book.told(0, in_flight=10, waiting=4, read_at=0.4, met_tokens=800, now=0.5)
+    assert book.table[0, [cost.RUNNING, cost.WAITING]].tolist() == [10, 1 + 4]
+    book.end("r2", 0.6)
+    book.told(0, in_flight=9, waiting=math.nan, read_at=0.7, met_tokens=800, now=0.8)
+    assert book.table[0, [cost.RUNNING, cost.WAITING]].tolist() == [9, 0]
+    book.check()
+
+
 def test_an_answer_that_is_no_stream_ends_the_request() -> None:
     book = book_of("a")
     send(book, "r", due=0.5)

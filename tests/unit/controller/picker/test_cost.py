@@ -60,6 +60,35 @@ def test_the_predicted_time_to_first_token(
     assert predicted(row, **more) == pytest.approx(expected)
 
 
+@pytest.mark.parametrize(
+    ("row", "cached", "answers"),
+    [
+        ({}, None, 0),
+        ({cost.RUNNING: 40}, None, 40),
+        # Who waits for a first token has no answer yet that is held up.
+        ({cost.RUNNING: 40, cost.WAITING: 30}, None, 10),
+        ({cost.RUNNING: 4, cost.WAITING: 6.5}, None, 0),
+        # What is cached is not computed, and holds nobody up.
+        ({cost.RUNNING: 40}, 500.0, 20),
+        ({cost.RUNNING: 40}, 4000.0, 0),
+    ],
+)
+def test_what_a_prompt_holds_up_is_charged(row: dict[int, float], cached: float | None, answers: int) -> None:
+    """A prompt of 0.1 s; the time to first token that is predicted stays what it was."""
+    table = np.zeros((1, cost.COLUMNS))
+    table[0, [cost.S_PER_TOKEN, cost.SINCE, cost.OTHERS_AT]] = (1e-4, NOW, NOW)
+    for column, value in row.items():
+        table[0, column] = value
+    lineup = Lineup("m", ("a",), ("a:80",), np.array([0]), np.array([np.inf]))
+    candidates = Candidates(lineup, NOW, np.zeros(1), np.array([2.0]))
+    held = None if cached is None else np.array([cached])
+    found = cost.costs(table, candidates, 1000, NOW, held, held_up=0.05)
+    plain = cost.costs(table, candidates, 1000, NOW, held)
+    assert found.held_up[0] == pytest.approx(0.1 * answers * 0.05)
+    assert found.predicted[0] == plain.predicted[0]
+    assert found.cost[0] == pytest.approx(2.0 * (plain.predicted[0] + found.held_up[0]))
+
+
 def lineup_of(*lengths: float, greatest: float = np.inf) -> Lineup:
     cells = tuple(f"c{number}" for number in range(len(lengths)))
     return Lineup("m", cells, cells, np.arange(len(lengths)), np.array(lengths, dtype=np.float64), greatest)

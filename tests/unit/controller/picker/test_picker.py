@@ -39,6 +39,21 @@ def test_requests_go_where_the_least_is_pending() -> None:
     assert pick(picker, "last", tokens=14_000).outcome is Outcome.NAMED
 
 
+def test_long_prompts_go_where_they_hold_up_few_answers() -> None:
+    """Of two cells that promise nearly the same; short prompts hold up nobody for long."""
+    picker = picker_of(held_up=0.1)
+    line_up(picker, "ab", rtt_s=[0.0, 0.05])
+    slot = picker.book.get("a")
+    assert slot is not None
+    picker.book.told(slot, in_flight=20, waiting=0, read_at=0.0, met_tokens=800, now=0.0)
+    assert pick(picker, "long", tokens=8000).cells[0] == "b"
+    assert pick(picker, "short", tokens=10).cells[0] == "a"
+    indifferent = picker_of(held_up=0)
+    line_up(indifferent, "ab", rtt_s=[0.0, 0.05])
+    indifferent.book.told(slot, in_flight=20, waiting=0, read_at=0.0, met_tokens=800, now=0.0)
+    assert pick(indifferent, "long", tokens=8000).cells[0] == "a"
+
+
 def test_all_named_cells_are_different_and_their_addresses_are_those_of_the_lineup() -> None:
     picker = picker_of()
     line_up(picker, "abcd")
