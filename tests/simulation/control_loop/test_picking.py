@@ -37,14 +37,20 @@ class Picked(Region):
         self.round()
 
     def join(
-        self, cell: str, length: int = 4096, host: str = "127.0.0.1", gpu: str = "", engine: str = "vllm"
+        self,
+        cell: str,
+        length: int = 4096,
+        host: str = "127.0.0.1",
+        gpu: str = "",
+        engine: str = "vllm",
+        model: str = "m",
     ) -> None:
         self.ports.setdefault(cell, max(self.ports.values(), default=7999) + 1)
         facts = pb.CellFacts(
             cell_id=cell,
             address=pb.Address(host=host, port=self.ports[cell]),
             engine_kind=engine,
-            models=[pb.ModelFacts(id="m", max_model_len=length)],
+            models=[pb.ModelFacts(id=model, max_model_len=length)],
             gpus=[pb.GpuFacts(uuid=cell, name=gpu)] if gpu else [],
         )
         hello = pb.Hello(node=f"n-{cell}", site="s", incarnation=1, cells=[facts])
@@ -210,6 +216,18 @@ def test_what_a_cell_said_before_it_was_lined_up_counts_at_the_first_pick() -> N
         if first := region.pick().cells:
             break
     assert {first[0], *(region.pick().cells[0] for _ in range(5))} == {"b"}
+
+
+def test_a_cell_that_comes_back_with_another_model_is_judged_by_the_prompts_of_that() -> None:
+    region = Picked("a", "b")
+    sizes = region.picking.picker.known.sizes
+    for _ in range(50):
+        sizes.note("n", 9000)
+    region.join("a", model="n")
+    region.round()
+    region.tell("a", waiting=3, in_flight=9)
+    table, slots = region.picking.picker.book.table, region.picking.picker.book.cells()
+    assert table[slots["a"], cost.OTHERS] == 4 * sizes.met_tokens("n") > 4 * sizes.met_tokens("m")
 
 
 def test_it_says_when_it_stands_aside_and_when_it_is_back() -> None:

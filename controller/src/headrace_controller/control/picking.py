@@ -201,28 +201,28 @@ class PickerFeed(Witness):
     def _line_up(self, projected: Projected, now: float) -> None:
         fleet, pools = self._fleet, projected.pools
         greatest = greatest_lengths(fleet, pools).tolist()
-        parts = []
+        parts, first = [], dict[str, str]()
         for number, model in enumerate(pools.models):
             members = np.flatnonzero(projected.pool == number)
             cells = placed(fleet, projected.row[members].tolist())
-            lineup = line_up(
-                fleet, model, cells, [self._join(row, model, now) for _, row, _ in cells], greatest[number]
-            )
+            slots = [self._join(row, first, model, now) for _, row, _ in cells]
+            lineup = line_up(fleet, model, cells, slots, greatest[number])
             rows = np.array([row for _, row, _ in cells], dtype=np.int64)
             places = members[[place for place, *_ in cells]] if cells else members[:0]
             parts.append(_Part(model, lineup, Rows(rows, fleet.generation[rows]), places))
         self._parts = parts
+        self._models |= first
         self._rows = {part.lineup: part.rows for part in parts}
         self.picker.keep(frozenset(pools.models))
 
-    def _join(self, row: int, model: str, now: float) -> int:
+    def _join(self, row: int, first: dict[str, str], model: str, now: float) -> int:
+        """The slot of a cell; `first` is the first of its models, by cell."""
         facts = self._fleet.facts_of(row)
         slot = self.picker.join(facts.cell_id, model, speed_of(gpu.name for gpu in facts.gpus), now)
-        if facts.cell_id not in self._models:
-            self._models[facts.cell_id] = model
-            if not self._fleet.engine_stale[row]:
-                # Its next beat may be a quarter of a second away, and its queue long.
-                self._told(row, model, now)
+        is_first = first.setdefault(facts.cell_id, model) == model
+        if is_first and facts.cell_id not in self._models and not self._fleet.engine_stale[row]:
+            # Its next beat may be a quarter of a second away, and its queue long.
+            self._told(row, model, now)
         return slot
 
     def _told(self, row: int, model: str, now: float, generated: int | None = None) -> None:
