@@ -27,7 +27,7 @@ from benchmarks.picker_added import Trusting, figures_of, measure
 from benchmarks.result import json_path, median_us, report
 from headrace_controller.picker.candidates import Candidates, Lineup
 from headrace_controller.picker.choice import Need, choose, fitting
-from headrace_controller.picker.cost import OTHERS, costs
+from headrace_controller.picker.cost import OTHERS, RUNNING, costs
 from headrace_controller.picker.messages import CHUNK_DONE, named
 from headrace_controller.picker.picker import Picker
 from headrace_controller.picker.requests import Ask
@@ -60,6 +60,7 @@ def fleet(size: int) -> Picker:
     lineup = Lineup(MODEL, cells, addresses, slots, lengths, 32768.0)
     for slot in slots.tolist():
         picker.book.table[slot, OTHERS] = rng.choice([0, 0, 500, 9000])
+        picker.book.table[slot, RUNNING] = rng.randrange(40)
     rtt = np.array([rng.uniform(0, 0.05) for _ in cells])
     picker.candidates = {(GATEWAY, MODEL): Candidates(lineup, 0.0, rtt, np.ones(size))}
     return picker
@@ -69,10 +70,10 @@ def choice_us(size: int) -> float:
     """One choice, microseconds."""
     picker = fleet(size)
     candidates = picker.candidates[GATEWAY, MODEL]
-    usable = np.ones(size, dtype=np.bool_)
+    usable, weight = np.ones(size, dtype=np.bool_), PickerSettings().held_up_weight
 
     def work() -> None:
-        found = costs(picker.book.table, candidates, 1200, 0.5)
+        found = costs(picker.book.table, candidates, 1200, 0.5, held_up_weight=weight)
         fits = fitting(candidates.lineup, Need(9000, 500))
         choose(found.cost, usable if fits is None else usable & fits, 0.1, 0.3)
 

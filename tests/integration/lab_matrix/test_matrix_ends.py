@@ -14,6 +14,8 @@ import pytest
 
 PROGRAM = Path(sys.executable).with_name("headrace-lab")
 PATIENCE_S = 60.0
+COMPUTES_S = 4.0
+"""More CPU time than a worker takes to start."""
 
 
 def until(condition: Callable[[], bool], what: str) -> None:
@@ -36,6 +38,15 @@ def workers_of(pid: int) -> list[int]:
     return found
 
 
+def cpu_s(pid: int) -> float:
+    """What a process has computed, s."""
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
+    except OSError:
+        return 0.0
+    return (int(fields[11]) + int(fields[12])) / float(os.sysconf("SC_CLK_TCK"))
+
+
 def is_running(pid: int) -> bool:
     try:
         return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] not in "ZX"
@@ -51,7 +62,8 @@ def test_workers_end_with_the_matrix(tmp_path: Path, how: signal.Signals) -> Non
     )
     workers: list[int] = []
     try:
-        until(lambda: bool(workers_of(matrix.pid)), "no worker has begun")
+        # By then it has come through its start, and is at work.
+        until(lambda: any(cpu_s(each) > COMPUTES_S for each in workers_of(matrix.pid)), "no worker has begun")
         workers = workers_of(matrix.pid)
         matrix.send_signal(how)
         matrix.wait(PATIENCE_S)

@@ -44,13 +44,14 @@ class Picked(Region):
         gpu: str = "",
         engine: str = "vllm",
         model: str = "m",
+        adapter: str = "",
     ) -> None:
         self.ports.setdefault(cell, max(self.ports.values(), default=7999) + 1)
         facts = pb.CellFacts(
             cell_id=cell,
             address=pb.Address(host=host, port=self.ports[cell]),
             engine_kind=engine,
-            models=[pb.ModelFacts(id=model, max_model_len=length)],
+            models=[pb.ModelFacts(id=each, max_model_len=length) for each in (model, adapter) if each],
             gpus=[pb.GpuFacts(uuid=cell, name=gpu)] if gpu else [],
         )
         hello = pb.Hello(node=f"n-{cell}", site="s", incarnation=1, cells=[facts])
@@ -215,6 +216,7 @@ def test_what_a_cell_said_before_it_was_lined_up_counts_at_the_first_pick() -> N
         region.tick()
         if first := region.pick().cells:
             break
+    assert region.picking.picker.book.get("a") is not None, "it is not lined up"
     assert {first[0], *(region.pick().cells[0] for _ in range(5))} == {"b"}
 
 
@@ -228,6 +230,11 @@ def test_a_cell_that_comes_back_with_another_model_is_judged_by_the_prompts_of_t
     region.tell("a", waiting=3, in_flight=9)
     table, slots = region.picking.picker.book.table, region.picking.picker.book.cells()
     assert table[slots["a"], cost.OTHERS] == 4 * sizes.met_tokens("n") > 4 * sizes.met_tokens("m")
+    # An adapter that is loaded beside it, and comes first by its name, changes nothing.
+    region.join("a", model="n", adapter="a-first")
+    region.round()
+    region.tell("a", waiting=3, in_flight=9)
+    assert table[slots["a"], cost.OTHERS] == 4 * sizes.met_tokens("n")
 
 
 def test_it_says_when_it_stands_aside_and_when_it_is_back() -> None:

@@ -216,11 +216,14 @@ class PickerFeed(Witness):
         self.picker.keep(frozenset(pools.models))
 
     def _join(self, row: int, first: dict[str, str], model: str, now: float) -> int:
-        """The slot of a cell; `first` is the first of its models, by cell."""
+        """The slot of a cell; `first` gets the model that it goes by: the one it had, else its first."""
         facts = self._fleet.facts_of(row)
         slot = self.picker.join(facts.cell_id, model, speed_of(gpu.name for gpu in facts.gpus), now)
-        is_first = first.setdefault(facts.cell_id, model) == model
-        if is_first and facts.cell_id not in self._models and not self._fleet.engine_stale[row]:
+        known = self._models.get(facts.cell_id)
+        is_new = known is None and facts.cell_id not in first
+        if facts.cell_id not in first or model == known:
+            first[facts.cell_id] = model
+        if is_new and not self._fleet.engine_stale[row]:
             # Its next beat may be a quarter of a second away, and its queue long.
             self._told(row, model, now)
         return slot

@@ -270,7 +270,7 @@ class Book:
 
     def check(self) -> None:
         """Raise AssertionError unless the invariants hold."""
-        assert self.table[:, [PENDING, HEAD, OTHERS, RUNNING]].min() >= 0.0, "below 0"
+        assert self.table[:, [PENDING, HEAD, OTHERS, RUNNING, WAITING]].min() >= 0.0, "below 0"
         for slot, queue in self._queues.items():
             row = self.table[slot]
             assert row[PENDING] == sum(each.tokens for each in queue.values()), "pending is not the sum"

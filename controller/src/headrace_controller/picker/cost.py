@@ -32,7 +32,8 @@ S_FIXED: Final = 7
 S_PER_RUNNING: Final = 8
 """Learned: seconds that each request in the engine adds."""
 WAITING: Final = 9
-"""Those of RUNNING that have no first token yet."""
+"""Those of RUNNING that have no first token yet; more for a moment where the engine does not know one of
+ours."""
 COLUMNS: Final = 10
 
 NO_TOKENS: Final[Floats] = np.zeros(0)
@@ -55,14 +56,14 @@ def costs(
     tokens: float,
     now: float,
     cached: Floats | None = None,
-    held_up: float = 0.0,
+    held_up_weight: float = 0.0,
 ) -> Costs:
     """The cost of a prompt of `tokens` at each candidate.
 
     `table` is (n, COLUMNS) by slot; `cached` (m,) are the tokens of the prompt that each cell holds
     already, None = none anywhere. A request that takes longer than it should by d makes the cell's queue
     longer by d: it has stalled, or is slower than was learned. While a prompt is computed the answers under
-    way beside it hardly grow: a second of that for one of them counts as `held_up` seconds.
+    way beside it hardly grow: a second of that for one of them counts as `held_up_weight` seconds.
     """
     lineup = candidates.lineup
     rows = table.take(lineup.slots, axis=0)
@@ -79,5 +80,5 @@ def costs(
     own = tokens * rate if cached is None else np.maximum(tokens - cached, 0.0) * rate
     working = backlog + foreign + own
     predicted = candidates.rtt_s + fixed + running * each + late + working
-    charge = own * np.maximum(running - waiting, 0.0) * held_up
-    return Costs(predicted, charge, (predicted + charge) * candidates.penalty, working / rate)
+    held_up = own * np.maximum(running - waiting, 0.0) * held_up_weight
+    return Costs(predicted, held_up, (predicted + held_up) * candidates.penalty, working / rate)

@@ -179,8 +179,8 @@ class Picker:
     def _choose(self, trace: Trace, candidates: Candidates, now: float) -> None:
         ask, lineup = trace.ask, candidates.lineup
         cached = self.known.cached(ask, lineup, trace.tokens, now)
-        held_up = self._settings.held_up
-        found = costs(self.book.table, candidates, trace.tokens, now, cached, held_up)
+        weight = self._settings.held_up_weight
+        found = costs(self.book.table, candidates, trace.tokens, now, cached, weight)
         usable = self._usable(trace.gateway, ask, lineup, now)
         choice = choose(
             found.cost,

@@ -68,9 +68,9 @@ def test_an_answer_that_is_no_stream_ends_the_request() -> None:
     assert pending(book) == 1000
     book.settle(0.6)
     # Its prompt is computed by now, and nobody says so.
-    assert (pending(book), book.table[0, cost.RUNNING]) == (0, 1)
+    assert (pending(book), *book.table[0, [cost.RUNNING, cost.WAITING]]) == (0, 1, 0)
     book.answer("r", 2.0, streams=False)
-    assert (book.open_requests, book.table[0, cost.RUNNING]) == (0, 0)
+    assert (book.open_requests, *book.table[0, [cost.RUNNING, cost.WAITING]]) == (0, 0, 0)
 
 
 def test_a_retry_moves_the_request_to_who_served_it() -> None:
@@ -79,6 +79,7 @@ def test_a_retry_moves_the_request_to_who_served_it() -> None:
     book.answer("r", 0.2, streams=True, slot=1)
     book.check()
     assert book.table[:2, cost.RUNNING].tolist() == [0, 1]
+    assert book.table[:2, cost.WAITING].tolist() == [0, 0]
     assert pending(book) == 0
 
 
@@ -293,7 +294,7 @@ class Requests(RuleBasedStateMachine):
         for slot in self.book.cells().values():
             # What an engine itself said last stands until it says something else.
             self.book.told(slot, 0, 0, self.now + EXPIRY_S + 1.0, 500.0, self.now + EXPIRY_S + 1.0)
-        assert not self.book.table[:, cost.RUNNING].any()
+        assert not self.book.table[:, [cost.RUNNING, cost.WAITING]].any()
 
 
 Requests.TestCase.settings = settings(max_examples=150, stateful_step_count=40, deadline=None)

@@ -82,7 +82,7 @@ def test_what_a_prompt_holds_up_is_charged(row: dict[int, float], cached: float 
     lineup = Lineup("m", ("a",), ("a:80",), np.array([0]), np.array([np.inf]))
     candidates = Candidates(lineup, NOW, np.zeros(1), np.array([2.0]))
     held = None if cached is None else np.array([cached])
-    found = cost.costs(table, candidates, 1000, NOW, held, held_up=0.05)
+    found = cost.costs(table, candidates, 1000, NOW, held, held_up_weight=0.05)
     plain = cost.costs(table, candidates, 1000, NOW, held)
     assert found.held_up[0] == pytest.approx(0.1 * answers * 0.05)
     assert found.predicted[0] == plain.predicted[0]

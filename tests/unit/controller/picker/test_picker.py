@@ -41,14 +41,18 @@ def test_requests_go_where_the_least_is_pending() -> None:
 
 def test_long_prompts_go_where_they_hold_up_few_answers() -> None:
     """Of two cells that promise nearly the same; short prompts hold up nobody for long."""
-    picker = picker_of(held_up=0.1)
+    picker = picker_of(held_up_weight=0.1)
     line_up(picker, "ab", rtt_s=[0.0, 0.05])
     slot = picker.book.get("a")
     assert slot is not None
     picker.book.told(slot, in_flight=20, waiting=0, read_at=0.0, met_tokens=800, now=0.0)
-    assert pick(picker, "long", tokens=8000).cells[0] == "b"
     assert pick(picker, "short", tokens=10).cells[0] == "a"
-    indifferent = picker_of(held_up=0)
+    assert pick(picker, "long", tokens=8000).cells[0] == "b"
+    view = picker.recent.view("long", 0.0)
+    assert view is not None
+    charged = {each.cell: each.held_up_s for each in view.candidates}
+    assert charged["a"] > 1.0 > charged["b"] == 0.0
+    indifferent = picker_of(held_up_weight=0)
     line_up(indifferent, "ab", rtt_s=[0.0, 0.05])
     indifferent.book.told(slot, in_flight=20, waiting=0, read_at=0.0, met_tokens=800, now=0.0)
     assert pick(indifferent, "long", tokens=8000).cells[0] == "a"
