@@ -92,7 +92,8 @@ def test_pickers_share_the_arrivals_and_nothing_else() -> None:
 @pytest.mark.parametrize("arm", ["headrace", "headrace_4", "headrace_16"])
 def test_pickers_that_know_the_same_do_not_all_name_the_same(arm: str) -> None:
     """Ten requests come between two beats, to pickers that hear of each other's by beats alone. By luck
-    alone a few of the eighty tens are lopsided."""
+    alone a few of the eighty tens are lopsided, and what a prompt holds up, of which all know the same, makes
+    a few more so."""
     made = world(arm, fleet(8))
     jobs = made.run(every(0.05, 40.0), 70.0)
     assert all(job.ok for job in jobs)
@@ -100,7 +101,7 @@ def test_pickers_that_know_the_same_do_not_all_name_the_same(arm: str) -> None:
     between = [jobs[first : first + 10] for first in range(0, len(jobs) - 9, 10)]
     most = sorted(max(shares(each).values()) for each in between)
     assert most[int(0.95 * len(most))] <= 0.6
-    assert sum(most) / len(most) < 0.4
+    assert sum(most) / len(most) < 0.45
 
 
 class _Samples:

@@ -30,7 +30,7 @@ class PickerSettings(Settings):
     timeout_s: float = Field(0.025, ge=0.002, le=0.05)
     trickle: float = Field(0.01, ge=0, le=0.5)
     tolerance: float = Field(0.1, ge=0, le=2)
-    held_up_weight: float = Field(0.05, ge=0, le=1)
+    held_up_weight: float = Field(0.03, ge=0, le=1)
     balance: float = Field(0.5, ge=0, le=10)
     session_header: str = Field("x-session-id", pattern=r"^[a-z0-9][a-z0-9-]{0,63}$")
     prefix_affinity: bool = False
