@@ -64,6 +64,7 @@ def spoil(tree: dict[str, Any]) -> None:
     del listener["per_connection_buffer_limit_bytes"]
     manager = listener["filter_chains"][0]["filters"][0]["typed_config"]
     del manager["stream_idle_timeout"]
+    del manager["delayed_close_timeout"]
     (route,) = manager["route_config"]["virtual_hosts"][0]["routes"]
     del route["route"]["timeout"]
     route["route"]["retry_policy"] = {"retry_on": "5xx", "per_try_timeout": "10s"}
@@ -93,6 +94,7 @@ async def test_an_ordinary_configuration_is_told_what_undoes_the_weights(tmp_pat
             ("warning", "outlier_detection.split_external_local_origin_errors"),
             ("warning", "per_connection_buffer_limit_bytes"),
             ("warning", "stream_idle_timeout"),
+            ("warning", "delayed_close_timeout"),
             ("error", "route.timeout"),
             ("error", "route.retry_policy.per_try_timeout"),
             ("warning", "route.retry_policy.retry_on"),
@@ -105,4 +107,4 @@ async def test_an_ordinary_configuration_is_told_what_undoes_the_weights(tmp_pat
         assert result.exit_code == 1
         assert "update_merge_window: not set, which is 1 s" in result.stdout
         assert "mend: update_merge_window: 0s" in result.stdout
-        assert result.stdout.endswith("12 errors, 12 warnings\n")
+        assert result.stdout.endswith("12 errors, 13 warnings\n")

@@ -24,6 +24,8 @@ NEEDED_BYTES = 4 << 20
 """A prompt of 128K tokens, every character of it escaped in JSON."""
 
 PATIENCE_S = 600.0
+CLOSE_S = 0.5
+"""Several round trips to any client that is near enough to wait for the end of its connection."""
 BUFFERING = ("JsonToMetadata", "JsonToStruct", "Buffer")
 RESET = {"reset", "5xx", "gateway-error"}
 """Each of them repeats a request whose engine gave no answer."""
@@ -64,6 +66,15 @@ def _manager(site: Site) -> Iterator[Finding]:
             "common_http_protocol_options.max_stream_duration",
             f"{text(options, 'max_stream_duration')}: longer answers are cut",
             "leave it out",
+        )
+    late = duration(site.manager, "delayed_close_timeout")
+    if late is None or late > CLOSE_S:
+        yield Finding(
+            "warning",
+            f"listener {site.name}",
+            "delayed_close_timeout",
+            f"{said(late, '1', ' s')}: a client whose answer a dying engine cut off hears of it so late",
+            "delayed_close_timeout: 0.1s",
         )
 
 

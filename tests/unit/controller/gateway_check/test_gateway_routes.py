@@ -29,6 +29,8 @@ BAD: list[tuple[str, str, Change]] = [
     ),
     ("warning", "route.idle_timeout", update("action", idle_timeout="60s")),
     ("warning", "stream_idle_timeout", update("manager", stream_idle_timeout="300s")),
+    ("warning", "delayed_close_timeout", drop("manager", "delayed_close_timeout")),
+    ("warning", "delayed_close_timeout", update("manager", delayed_close_timeout="1s")),
     (
         "error",
         "common_http_protocol_options.max_stream_duration",
@@ -72,6 +74,7 @@ def test_a_bad_setting_is_found_alone(level: str, setting: str, change: Change) 
 GOODS: list[Change] = [
     update("action", idle_timeout="0s"),
     update("manager", stream_idle_timeout="0s"),
+    update("manager", delayed_close_timeout="0s"),
     lambda parts: parts.host.update(retry_policy=parts.action.pop("retry_policy")),
     hedged({"filter": "headrace", "path": [{"key": "streams"}], "value": {"bool_match": True}}),
 ]
