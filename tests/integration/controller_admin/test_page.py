@@ -5,12 +5,14 @@ from __future__ import annotations
 import gzip
 import re
 from pathlib import Path
+from typing import get_args
 
 import pytest
 from aiohttp.test_utils import TestClient, TestServer
 
 import headrace_controller.admin.web
 from headrace_controller.admin.web.pages import File, Pages
+from headrace_controller.control.view import EventKind
 from tests.integration.controller_admin.client import Client
 from tests.integration.controller_admin.conftest import populated
 from tests.integration.controller_admin.test_tokens import settings_in
@@ -49,6 +51,11 @@ def test_every_module_that_is_imported_is_told_beforehand() -> None:
     }
     scripts = {name for name in FILES if name.endswith(".js")} - {"theme.js"}
     assert imported | {"main.js"} == preloaded == scripts
+
+
+def test_every_kind_of_event_has_its_word_and_can_be_chosen() -> None:
+    (table,) = re.findall(r"^const KINDS = \{(.*)\};$", FILES["events.js"], re.MULTILINE)
+    assert set(re.findall(r"(\w+): ", table)) == set(get_args(EventKind))
 
 
 async def test_the_policy_lets_nothing_in_but_the_pages_own_files(client: Client) -> None:

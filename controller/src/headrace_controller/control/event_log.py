@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from itertools import islice
 from typing import Final
 
-from headrace_controller.control.view import EventView, iso_time
+from headrace_controller.control.view import EventKind, EventView, iso_time
 from headrace_controller.control.witness import Witness
 from headrace_controller.lifecycle import LoggedTransition
 from headrace_controller.pressure import Alert
@@ -72,7 +72,14 @@ class EventLog(Witness):
         self._more.set()
 
     def add(
-        self, kind: str, event: str, cause: str = "", *, cell: str = "", by: str = "", at: float | None = None
+        self,
+        kind: EventKind,
+        event: str,
+        cause: str = "",
+        *,
+        cell: str = "",
+        by: str = "",
+        at: float | None = None,
     ) -> None:
         """Note something that is no change of a cell's state; `at` is monotonic, None = now."""
         self._add(self._clock.now() if at is None else at, kind, cell, "", "", event, cause, by)
@@ -94,7 +101,7 @@ class EventLog(Witness):
         self.add("self_preservation", "on" if on else "off", "too many agents silent at once" if on else "")
 
     def _add(
-        self, at: float, kind: str, cell: str, before: str, after: str, event: str, cause: str, by: str
+        self, at: float, kind: EventKind, cell: str, before: str, after: str, event: str, cause: str, by: str
     ) -> None:
         wall = self._clock.wall_ns() / 1e9 - self._clock.now() + at
         self._entries.append(

@@ -7,11 +7,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import Annotated
+from typing import Annotated, Literal
 
 from pydantic import Field
 
 from headrace_controller.gateway.accounts import CellReport
+
+EventKind = Literal["state", "alert", "self_preservation", "operator", "picker"]
 
 
 def iso_time(wall: float) -> str:
@@ -86,12 +88,12 @@ class EventView:
     """Something that happened; `at` is wall-clock time, ISO 8601 UTC, and `id` rises.
 
     `kind` is state (a cell's life, with `from` and `to`), alert (an early warning), self_preservation,
-    or operator (what was asked, `by` whom).
+    operator (what was asked, `by` whom), or picker (its guards let it name cells, or stand aside).
     """
 
     id: int
     at: str
-    kind: str
+    kind: EventKind
     cell: str
     from_state: Annotated[str, Field(serialization_alias="from")]
     to_state: Annotated[str, Field(serialization_alias="to")]

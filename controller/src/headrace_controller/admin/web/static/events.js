@@ -4,7 +4,7 @@ import { h, keyed, setText, shown } from "./dom.js";
 import { clock, plural } from "./format.js";
 import { stateMark } from "./states.js";
 
-const KINDS = { state: "state", alert: "early warning", self_preservation: "self-preservation", operator: "operator" };
+const KINDS = { state: "state", alert: "early warning", self_preservation: "self-preservation", operator: "operator", picker: "picker" };
 const PAGE = 200;
 
 /** What led to it: the event, and its cause where that says more. */
