@@ -90,9 +90,13 @@ def admin() -> Iterator[Admin]:
         yield started
 
 
-def in_state(state: str) -> dict[str, Any]:
-    """One cell's page."""
-    return DETAIL | {"cell": DETAIL["cell"] | {"state": state}}
+def in_state(state: str, event: str = "drain finished", in_flight: int | None = 0) -> dict[str, Any]:
+    """One cell's page; `event` put it there, out of DRAINING."""
+    came = {"at": "T", "from": "DRAINING", "to": state, "event": event, "cause": "nothing in flight"}
+    return DETAIL | {
+        "cell": DETAIL["cell"] | {"state": state, "in_flight": in_flight},
+        "history": [*DETAIL["history"], came],
+    }
 
 
 def headrace(url: str, *arguments: str) -> Result:
@@ -209,6 +213,45 @@ def test_drain_waits_and_tells_by_its_exit_code_how_it_ended(
     assert (ended.exit_code, ended.stdout) == (code, f"site/c1: {last}\n")
     assert (f"it is {last}" in ended.stderr) == bool(code)
     assert len([path for _, path, _ in admin.asked if path == ONE]) == 4
+
+
+@pytest.mark.parametrize(
+    ("event", "in_flight", "said"),
+    [
+        (
+            "drain deadline",
+            5,
+            "ended before its requests did (drain deadline: nothing in flight), and 5 requests",
+        ),
+        ("engine down", None, "ended before its requests did (engine down"),
+        ("drain finished", 1, "1 requests are under way"),
+    ],
+)
+def test_a_drain_that_left_or_cut_off_requests_is_not_called_done(
+    admin: Admin, monkeypatch: pytest.MonkeyPatch, event: str, in_flight: int | None, said: str
+) -> None:
+    monkeypatch.setattr(acts, "POLL_S", 0.01)
+    admin.answer(ONE, in_state("DRAINING"), in_state("TERMINATED", event, in_flight))
+    ended = headrace(admin.url, "drain", "site/c1", "--wait")
+    assert (ended.exit_code, ended.stdout) == (1, "site/c1: TERMINATED\n")
+    assert said in " ".join(ended.stderr.split())
+
+
+@pytest.mark.parametrize(("in_flight", "code"), [(0, 0), (None, 0), (3, 1)])
+def test_a_cell_that_was_out_already_is_drained_unless_requests_are_left(
+    admin: Admin, in_flight: int | None, code: int
+) -> None:
+    admin.answer(ONE, in_state("TERMINATED", "drain deadline", in_flight))
+    assert headrace(admin.url, "drain", "site/c1", "--wait").exit_code == code
+
+
+@pytest.mark.parametrize("command", ["drain", "undrain"])
+def test_a_drain_that_a_restart_would_forget_is_said_so(admin: Admin, command: str) -> None:
+    told = {"cell": "site/c1", "accepted": True, "kept": False, "state": "LOADING"}
+    admin.answer(f"{ONE}/{command}", told, method="POST")
+    ended = headrace(admin.url, command, "site/c1")
+    assert ended.exit_code == 0
+    assert "not on disk" in ended.stderr
 
 
 def test_a_drain_that_never_ends_is_not_called_done(admin: Admin, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from enum import StrEnum
-from typing import Annotated, Any
+from typing import Annotated, Any, NamedTuple
 from urllib.parse import quote
 
 import typer
@@ -35,29 +35,40 @@ def drain(
     cell: CellId,
     cause: Cause = ASKED,
     deadline: Annotated[
-        float | None, typer.Option(min=0, max=86400, help="Seconds until the drain ends regardless.")
+        float | None,
+        typer.Option(
+            min=0,
+            max=86400,
+            help="Seconds until the drain ends regardless; without it the controller's "
+            "lifecycle.drain_deadline_s, 300 by default.",
+        ),
     ] = None,
     wait: Annotated[bool, typer.Option("--wait", help="Return when the last request has finished.")] = False,
     as_json: AsJson = False,
 ) -> None:
     """Send a cell no new requests and let those in flight finish.
 
-    With --wait the exit code is 1 if the drain was taken back or the cell failed.
+    With --wait the exit code is 0 only if all of them have. It is 1 if requests were still under way at the
+    deadline, or were cut off because the engine ended first, or if the drain was taken back.
     """
     bound = {} if deadline is None else {"deadline_s": deadline}
-    client.call("POST", cell_path(cell, "drain"), {"cause": cause, **bound})
-    state = _ended(client, cell) if wait else _state(client, cell)
-    _say_state(cell, state, as_json)
-    if wait and state != "TERMINATED":
-        fail(f"{cell} is not drained: it is {state}; `headrace events` shows why")
+    kept = _kept(client, client.call("POST", cell_path(cell, "drain"), {"cause": cause, **bound}))
+    first = _look(client, cell)
+    last = _ended(client, cell, first) if wait else first
+    _say_state(cell, last.state, as_json)
+    _warn_unless(kept)
+    if wait and (trouble := _trouble(first, last)):
+        fail(f"{cell} is not drained: {trouble}")
 
 
 @asking
 def undrain(client: Client, cell: CellId, cause: Cause = ASKED, as_json: AsJson = False) -> None:
     """Take a drain back: the cell gets requests again as soon as it serves."""
     told = client.call("POST", cell_path(cell, "undrain"), {"cause": cause})
+    kept = _kept(client, told)
     with client.understood():
         _say_state(cell, str(told["state"]) or "not known yet", as_json)
+    _warn_unless(kept)
 
 
 @asking
@@ -135,28 +146,60 @@ def _turn(client: Client, what: str, switch: Switch, cause: str, as_json: bool) 
 
 
 def _say(client: Client, subject: str, word: str, told: Any, as_json: bool) -> None:
-    with client.understood():
-        kept = bool(told["kept"])
+    kept = _kept(client, told)
     say(subject, word, told, as_json)
+    _warn_unless(kept)
+
+
+def _kept(client: Client, told: Any) -> bool:
+    with client.understood():
+        return bool(told["kept"])
+
+
+def _warn_unless(kept: bool) -> None:
     if not kept:
         warn("in force, but not on disk: a restart of the controller would forget it")
 
 
-def _ended(client: Client, cell: str) -> str:
-    """The state of a cell whose drain has ended, however it did."""
-    state = _state(client, cell)
-    for _ in range(MAX_POLLS):
-        if state != "DRAINING":
-            break
-        time.sleep(POLL_S)
-        state = _state(client, cell)
-    return state
+class _Look(NamedTuple):
+    """A cell at one moment: its state, the event and the cause that put it there, and its requests in
+    flight, None = not known."""
+
+    state: str
+    event: str
+    cause: str
+    in_flight: int | None
 
 
-def _state(client: Client, cell: str) -> str:
+def _look(client: Client, cell: str) -> _Look:
     found = client.get(cell_path(cell))
     with client.understood():
-        return str(found["cell"]["state"])
+        state = str(found["cell"]["state"])
+        came = [each for each in found["history"] if each["to"] == state and each["from"] != state]
+        event, cause = (str(came[-1][key]) if came else "" for key in ("event", "cause"))
+        return _Look(state, event, cause, found["cell"]["in_flight"])
+
+
+def _ended(client: Client, cell: str, look: _Look) -> _Look:
+    """A look at a cell whose drain has ended, however it did."""
+    for _ in range(MAX_POLLS):
+        if look.state != "DRAINING":
+            break
+        time.sleep(POLL_S)
+        look = _look(client, cell)
+    return look
+
+
+def _trouble(first: _Look, last: _Look) -> str:
+    """Why a cell whose drain was waited for is not drained; empty if it is. One that was out at the first
+    look had no drain to wait for, but an earlier one may have left it with requests."""
+    left = f"{last.in_flight} requests are under way in it" if last.in_flight else ""
+    if last.state != "TERMINATED":
+        return f"it is {last.state}; `headrace events` shows why"
+    if first.state == "TERMINATED" or last.event == "drain finished":
+        return left
+    why = ": ".join(dict.fromkeys(word for word in (last.event, last.cause) if word))
+    return f"it ended before its requests did ({why})" + (f", and {left}" if left else "")
 
 
 def _say_state(cell: str, state: str, as_json: bool) -> None:
