@@ -18,6 +18,7 @@ import headrace_agent
 from headrace_agent import settings as settings_module
 from headrace_agent.commands.check import command as check_command
 from headrace_agent.commands.discover import command as discover_command
+from headrace_agent.commands.placeholders import require_filled
 from headrace_agent.commands.read.command import app as read_app
 from headrace_agent.settings import AgentSettings
 from headrace_shared import log
@@ -118,7 +119,7 @@ def run(
     # What a watchdog ends for its silence tells where it hung.
     faulthandler.enable()
     with _clear_errors():
-        settings = settings_module.load(config)
+        settings = _load_filled(config)
         log.configure(settings.log.level, settings.log.format)
 
         async def main(stop: asyncio.Event) -> None:
@@ -163,12 +164,19 @@ def _load(path: Path) -> AgentSettings:
     """The settings, with the TLS files they name checked. Raises ConfigError and TlsError."""
     from headrace_agent.collectors.app.http.trust import engine_trust
 
-    settings = settings_module.load(path)
+    settings = _load_filled(path)
     for controller in settings.controllers:
         if controller.tls is not None:
             channel_credentials(controller.tls, f"controllers ({controller.address}): tls")
     for cell in settings.cells:
         engine_trust(cell)
+    return settings
+
+
+def _load_filled(path: Path) -> AgentSettings:
+    """The settings, with nothing of a proposal left to fill in. Raises ConfigError."""
+    settings = settings_module.load(path)
+    require_filled(path, settings)
     return settings
 
 

@@ -38,6 +38,7 @@ MAX_GPUS = 64
 MAX_NODES = 64
 MAX_LABELS = 64
 MAX_LABEL = 1024
+MAX_CONTROLLERS = 16
 
 
 def _gpu(ref: object) -> object:
@@ -175,6 +176,17 @@ class EngineSettings(Settings):
     warm_up_timeout_s: float = Field(30.0, gt=0, le=600)
 
 
+def _off(value: object) -> object:
+    """YAML reads an unquoted `off` as false, and `on` as true."""
+    if value is True:
+        raise ValueError("true (in YAML also on and yes) is none of the choices; write auto or off")
+    return "off" if value is False else value
+
+
+Off = BeforeValidator(_off)
+"""For a choice of words of which `off` is one."""
+
+
 class HardwareSettings(Settings):
     """Where GPU figures come from: a DCGM exporter first, NVML second.
 
@@ -185,7 +197,7 @@ class HardwareSettings(Settings):
     dcgm_url: HttpUrl | None = None
     dcgm_interval_s: float = Field(0.5, ge=0.1, le=60)
     dcgm_timeout_s: float = Field(1.0, gt=0, le=30)
-    nvml: Literal["auto", "off"] = "auto"
+    nvml: Annotated[Literal["auto", "off"], Off] = "auto"
     nvml_interval_s: float = Field(0.5, ge=0.1, le=60)
 
 
@@ -195,7 +207,7 @@ class NetworkSettings(Settings):
     `auto` tries ICMP and falls back to TCP connects where ICMP is not allowed.
     """
 
-    method: Literal["auto", "icmp", "tcp", "off"] = "auto"
+    method: Annotated[Literal["auto", "icmp", "tcp", "off"], Off] = "auto"
     interval_s: float = Field(0.5, ge=0.1, le=60)
     timeout_s: float = Field(1.0, gt=0, le=30)
 
@@ -218,7 +230,7 @@ class AgentSettings(Settings):
 
     node: Name
     site: Name
-    controllers: tuple[ControllerSettings, ...] = Field(min_length=1, max_length=16)
+    controllers: tuple[ControllerSettings, ...] = Field(min_length=1, max_length=MAX_CONTROLLERS)
     cells: tuple[CellSettings, ...] = Field((), max_length=256)
     members: tuple[MemberSettings, ...] = Field((), max_length=256)
     engine: EngineSettings = EngineSettings()

@@ -165,7 +165,7 @@ async def test_an_engine_with_a_key_and_without_metrics(tmp_path: Path, unused: 
         )
     one(ended, "engine of c1", "error", "models are not known", "401", "api_key_file")
     one(ended, "engine of c1", "error", "metrics page", "404", "switch the engine's metrics on")
-    one(ended, "config", "warn", "others may read", f"chmod 600 {key}")
+    one(ended, "config", "warn", "others may read", f"chmod o= {key}")
 
 
 async def test_an_engine_that_hangs(tmp_path: Path, unused: list[int]) -> None:

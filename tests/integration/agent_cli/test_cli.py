@@ -16,6 +16,7 @@ import pytest
 from typer.testing import CliRunner
 
 from headrace_agent.cli import app
+from headrace_agent.commands.placeholders import CONTROLLER, SITE
 from tests.support.ports import free_port
 from tests.support.program import EXIT_LIMIT_S, Running, assert_free, process_of
 
@@ -165,6 +166,14 @@ MISTAKES: dict[str, tuple[Callable[[str], str], tuple[str, ...]]] = {
     "tls files": (
         lambda text: text.replace("18000", "18000\n    tls: {ca: /nonexistent/ca.pem}"),
         ("/nonexistent/ca.pem", "give a readable PEM file"),
+    ),
+    "a proposal as it was": (
+        lambda text: text.replace("berlin", SITE).replace("127.0.0.1:18000", str(CONTROLLER)),
+        (
+            "agent.yaml cannot be used",
+            "site: still holds the word that `discover` put there; fill it in",
+            "controllers[0].address: still holds the word that `discover` put there; fill it in",
+        ),
     ),
     "an engine's tls files": (
         lambda text: text.replace(

@@ -18,6 +18,8 @@ from tests.unit.agent.collectors.app.engine_pages import vllm_page
 ROUTES = {"/metrics": (200, vllm_page()), "/v1/models": (200, {"data": [{"id": "m", "max_model_len": 4096}]})}
 ENGINE = (sys.executable, "-m", "headrace_lab.cell", "--port", "0", "--host", "0.0.0.0")
 
+GIVEN = ("--site", "berlin", "--controller", "10.0.0.5:18000", "--controller", "[fd00::5]:18000")
+
 
 async def port_of(running: Running) -> int:
     line = await running.logged(event="serving")
@@ -31,7 +33,7 @@ async def test_an_engine_on_a_gpu(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     async with process_of(*ENGINE) as engine:
         port = await port_of(engine)
         stub.set(gpus=2, pid=engine.process.pid)
-        ended = await run("discover", "--ports", str(port), "--json", "--output", config)
+        ended = await run("discover", "--ports", str(port), "--json", "--output", config, *GIVEN)
     assert ended.code == 0, ended.err
     (found,) = ended.data["engines"]
     assert (found["kind"], found["port"]) == ("vllm", port)
@@ -45,6 +47,10 @@ async def test_an_engine_on_a_gpu(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     assert cell.url == f"http://127.0.0.1:{port}"
     assert cell.address.port == port
     assert ended.data["config"] == config.read_text()
+    assert (loaded.site, [str(each.address) for each in loaded.controllers]) == (
+        "berlin",
+        ["10.0.0.5:18000", "[fd00::5]:18000"],
+    )
     checked = await run("config", "check", config)
     assert checked.code == 0, checked.err
 
@@ -90,3 +96,36 @@ async def test_ports_that_are_none() -> None:
     ended = await run("discover", "--ports", "http")
     assert (ended.code, ended.out) == (2, "")
     assert "write 8000,8001 or 8000-8010" in ended.err
+
+
+async def test_a_host_of_many_needs_no_editor(tmp_path: Path) -> None:
+    config = tmp_path / "agent.yaml"
+    async with http_server(ROUTES) as port:
+        left = await run("discover", "--ports", str(port), "--output", config)
+        refused = await run("config", "check", config)
+        ended = await run("discover", "--ports", str(port), "--output", config, "--force", *GIVEN)
+    assert "FILL IN" in left.err
+    assert refused.code == 2
+    assert "site: still holds" in refused.err
+    assert ended.code == 0, ended.err
+    assert (await run("config", "check", config)).code == 0
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (("--site", "two words"), "--site: 'two words' is no name; write letters"),
+        (("--site", ""), "--site: '' is no name"),
+        (("--controller", "10.0.0.5"), "--controller: '10.0.0.5' is no address; write host:port"),
+        (
+            ("--controller", "10.0.0.5:0"),
+            "--controller: '10.0.0.5:0' has port 0; write that of its listen.telemetry",
+        ),
+        (("--controller", "a:1", "--controller", "a:1"), "--controller: a:1 is given twice"),
+    ],
+)
+async def test_what_is_given_and_cannot_be(tmp_path: Path, options: tuple[str, ...], words: str) -> None:
+    ended = await run("discover", "--output", tmp_path / "agent.yaml", *options)
+    assert (ended.code, ended.out) == (2, "")
+    assert words in ended.err
+    assert os.listdir(tmp_path) == []

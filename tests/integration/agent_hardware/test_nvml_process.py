@@ -369,6 +369,7 @@ async def test_a_host_without_the_library_has_no_process_after_the_first_look(
         for _ in range(5):
             read = await run.nvml.read()
             assert (read.status, read.detail) == (Status.NO_DATA, "no NVML library on this host")
+            assert read.absent
             await asyncio.sleep(0.06)
         assert len(started) == 1
         (tmp_path / "libnvidia-ml.so.1").unlink()

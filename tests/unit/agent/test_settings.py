@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import get_args
 
 import pytest
 
@@ -11,6 +12,7 @@ from headrace_agent.settings import AgentSettings
 from headrace_shared import config
 from headrace_shared.config import ConfigError, Problem
 from headrace_shared.net import HostPort
+from headrace_shared.reference import sections
 
 GOOD = """\
 node: host-1
@@ -187,6 +189,41 @@ def test_all_mistakes_are_listed_at_once() -> None:
 def test_values_out_of_range_are_refused(addition: str) -> None:
     (problem,) = problems(GOOD + addition + "\n")
     assert problem.line == 12
+
+
+OFF = ["hardware.nvml", "network.method"]
+
+
+def in_section(place: str, value: str) -> str:
+    section, key = place.split(".")
+    return f"{GOOD}{section}: {{{key}: {value}}}\n"
+
+
+@pytest.mark.parametrize("value", ["off", "'off'", "no", "false"])
+@pytest.mark.parametrize("place", OFF)
+def test_off_needs_no_quotes(place: str, value: str) -> None:
+    """YAML reads the bare word as false."""
+    section, key = place.split(".")
+    loaded = config.parse(in_section(place, value), AgentSettings)
+    assert getattr(getattr(loaded, section), key) == "off"
+
+
+@pytest.mark.parametrize("value", ["on", "yes", "true"])
+@pytest.mark.parametrize("place", OFF)
+def test_on_is_no_choice_and_the_refusal_says_what_is(place: str, value: str) -> None:
+    (problem,) = problems(in_section(place, value))
+    assert (problem.line, problem.field) == (12, place)
+    assert "write auto or off" in problem.message
+
+
+def test_every_setting_with_an_off_is_among_them() -> None:
+    found = [
+        f"{section.place}.{name}"
+        for section in sections(AgentSettings)
+        for name, field in section.model.model_fields.items()
+        if {"off", "on"} & set(get_args(field.annotation))
+    ]
+    assert found == OFF
 
 
 def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:

@@ -43,3 +43,17 @@ def test_the_files_that_the_page_names_exist() -> None:
     named = set(re.findall(r"deploy/[\w./-]+\w", PAGE))
     assert named
     assert [path for path in named if not (ROOT / path).exists()] == []
+
+
+def test_the_config_is_in_its_place_before_it_is_checked_as_the_unit_reads_it() -> None:
+    """Root may read what the unit's user may not."""
+    block = PAGE.split("\n## systemd\n", 1)[1].split("```\n")[1].splitlines()
+    (checked,) = [line for line in block if "headrace-agent check" in line]
+    unit = (ROOT / "deploy" / "systemd" / "headrace-agent.service").read_text(encoding="utf-8")
+    (user,) = re.findall(r"^User=(\w+)$", unit, re.MULTILINE)
+    assert checked.startswith(f"runuser -u {user} -- ")
+    placed = [line for line in block if re.match(r"install .*-g headrace agent\.yaml /etc/headrace/", line)]
+    assert placed
+    assert block.index(placed[0]) < block.index(checked)
+    about_check = (ROOT / "docs" / "agent.md").read_text(encoding="utf-8")
+    assert checked in about_check, "both pages say the same"

@@ -55,12 +55,14 @@ class PathMethod(Enum):
 
 @dataclass(frozen=True, slots=True)
 class SourceReading:
-    """One source's condition; `read_at` is None where it was never read."""
+    """One source's condition; `read_at` is None where it was never read. A `spare` one is not
+    there to be read, and another gives all that is asked of it."""
 
     name: str
     status: Status
     read_at: float | None = None
     detail: str = ""
+    spare: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -68,7 +68,11 @@ class AgentMetrics(Collector):
 
     def _of_sources(self) -> Iterator[Metric]:
         labels = ["source", "cell"]
-        ok = GaugeMetricFamily("headrace_agent_source_ok", "1 while the source gives figures.", labels=labels)
+        ok = GaugeMetricFamily(
+            "headrace_agent_source_ok",
+            "1 while the source gives figures; absent: not there, and not needed.",
+            labels=labels,
+        )
         age = GaugeMetricFamily(
             "headrace_agent_source_age_seconds",
             "Since the source was last read; absent: never.",
@@ -76,7 +80,8 @@ class AgentMetrics(Collector):
         )
         now = self._clock.now()
         for cell_id, source in self._sources(now):
-            ok.add_metric([source.name, cell_id], float(source.status is Status.OK))
+            if not source.spare:
+                ok.add_metric([source.name, cell_id], float(source.status is Status.OK))
             if source.read_at is not None:
                 age.add_metric([source.name, cell_id], max(0.0, now - source.read_at))
         yield from (ok, age)

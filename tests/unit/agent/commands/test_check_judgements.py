@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import stat
+import subprocess
 from collections.abc import Iterable
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -333,6 +336,18 @@ def test_a_proposal_that_nobody_filled_in_is_an_error_where_it_is_a_config() -> 
     assert "controllers[0].address" in words
     assert Level.ERROR not in levels(judge_config(left, proposed=True))
     assert Level.ERROR not in levels(judge_config(settings()))
+
+
+def test_the_remedy_for_an_open_key_takes_it_from_the_others_alone(tmp_path: Path) -> None:
+    """The unit's user reads it as one of the group."""
+    key = tmp_path / "key"
+    key.write_text("secret")
+    key.chmod(0o644)
+    cell = {"id": "c1", "url": "http://127.0.0.1:8000", "api_key_file": key}
+    found = only(judge_config(settings(cells=[cell])), Level.WARN)
+    subprocess.run(found.remedy.split(), check=True)
+    assert stat.S_IMODE(key.stat().st_mode) == 0o640
+    assert list(judge_config(settings(cells=[cell]))) == []
 
 
 def test_a_look_burdens_nobody() -> None:

@@ -20,10 +20,12 @@ from headrace_agent.commands.discover.found import (
     Host,
     Placed,
 )
+from headrace_agent.commands.discover.given import read_given
 from headrace_agent.commands.discover.gpus import fold
 from headrace_agent.commands.discover.propose import node_name, propose
-from headrace_agent.commands.placeholders import CONTROLLER, SITE
-from headrace_agent.settings import AgentSettings
+from headrace_agent.commands.errors import CommandError
+from headrace_agent.commands.placeholders import CONTROLLER, SITE, unfilled
+from headrace_agent.settings import MAX_CONTROLLERS, AgentSettings
 from headrace_shared.config import parse
 
 DCGM_DATA = Path(__file__).parents[3] / "data" / "dcgm_pages"
@@ -134,6 +136,28 @@ def test_a_proposal_is_a_config_that_only_wants_site_and_controllers() -> None:
     text = propose(two)
     assert "vllm 0.10.2 serves llama (8192 tokens)" in text
     assert text.count("FILL IN:") == 2
+
+
+def test_what_the_operator_gives_is_not_left_to_fill_in() -> None:
+    found = host(Placed(engine(8000), ("GPU-0",), BY_PROCESS))
+    given = read_given("on", ["10.0.0.5:18000", "[fd00::5]:18000"])
+    text = propose(found, given)
+    settings = parse(text, AgentSettings)
+    assert settings.site == "on", "not the true that YAML takes the word for"
+    assert tuple(each.address for each in settings.controllers) == given.controllers
+    assert "FILL IN" not in text
+    assert list(unfilled(settings)) == []
+    assert list(unfilled(parse(propose(found, read_given("berlin", [])), AgentSettings))) == [
+        "controllers[0].address"
+    ]
+
+
+def test_more_controllers_than_a_config_takes_are_refused() -> None:
+    texts = [f"10.0.0.{each}:18000" for each in range(MAX_CONTROLLERS + 1)]
+    with pytest.raises(CommandError, match="give 16 at most"):
+        read_given(None, texts)
+    load_many = propose(host(Placed(engine(8000))), read_given(None, texts[1:]))
+    assert len(parse(load_many, AgentSettings).controllers) == MAX_CONTROLLERS
 
 
 @pytest.mark.parametrize(

@@ -1,9 +1,9 @@
-"""Which source's figures are in force for a cell: pure, one decision a reading."""
+"""Which source's figures are in force for a cell, and which are needed: pure, one decision a reading."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from headrace_agent.collectors.hardware.figures import GpuFigures
 from headrace_agent.collectors.readings import HardwareSource, SourceReading, Status
@@ -15,7 +15,7 @@ class Offer:
 
     `gpus` are those of the cell's GPUs for which it has fresh figures, `asked` how many the cell
     has. `slow` figures are renewed less often than every 2 s. A source that has just come back is
-    not `settled` yet.
+    not `settled` yet; an `absent` one is not on this host.
     """
 
     source: HardwareSource
@@ -24,6 +24,7 @@ class Offer:
     asked: int
     slow: bool = False
     settled: bool = True
+    absent: bool = False
 
     @property
     def usable(self) -> bool:
@@ -45,3 +46,10 @@ def choose(offers: Sequence[Offer]) -> Offer | None:
     """
     usable = [offer for offer in offers if offer.usable]
     return max(usable, key=lambda offer: (offer.complete, offer.settled, not offer.slow), default=None)
+
+
+def condition(offer: Offer, chosen: Offer | None) -> SourceReading:
+    """How a source is for the cell, once it is known which one is in force."""
+    if offer.absent and chosen is not None and chosen.complete:
+        return replace(offer.reading, spare=True)
+    return offer.reading

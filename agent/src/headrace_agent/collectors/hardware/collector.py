@@ -11,7 +11,7 @@ from typing import Protocol
 from headrace_agent.collectors.containment import Mishaps, keep_running
 from headrace_agent.collectors.exposition import PageError
 from headrace_agent.collectors.grid import BEFORE_BEAT_S, next_due
-from headrace_agent.collectors.hardware.choice import Offer, choose
+from headrace_agent.collectors.hardware.choice import Offer, choose, condition
 from headrace_agent.collectors.hardware.dcgm import PREFIX, WANTED, read_gpus
 from headrace_agent.collectors.hardware.exporter import Exporter, FetchError
 from headrace_agent.collectors.hardware.figures import (
@@ -124,7 +124,7 @@ class HardwareCollector:
             signals=worst_signals(chosen.gpus) if chosen is not None else {},
             health=self._with_xid(_health(chosen, offers), facts),
             gpus=facts,
-            sources=tuple(offer.reading for offer in offers),
+            sources=tuple(condition(offer, chosen) for offer in offers),
             compute=compute_of(chosen.gpus) if chosen is not None else None,
         )
 

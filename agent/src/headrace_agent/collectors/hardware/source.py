@@ -22,11 +22,12 @@ WEAKER_NVML = "memory_bw_util is the share of time memory was accessed, for want
 
 @dataclass(frozen=True, slots=True)
 class Read:
-    """The outcome of one attempt to read a source."""
+    """The outcome of one attempt to read a source; `absent`: this host has nothing to read it by."""
 
     status: Status
     gpus: tuple[GpuFigures, ...] = ()
     detail: str = ""
+    absent: bool = False
 
 
 class Source:
@@ -117,6 +118,7 @@ class Source:
             asked=len(named),
             slow=self._pulse is not None and self._pulse.slow,
             settled=self._settled(now),
+            absent=self._last.absent,
         )
 
     def _for_cell(

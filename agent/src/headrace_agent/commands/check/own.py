@@ -12,7 +12,7 @@ from headrace_agent.collectors.app.http.client import EngineClient
 from headrace_agent.collectors.app.http.dial import Dialer
 from headrace_agent.collectors.app.http.errors import CallError
 from headrace_agent.commands.check.findings import Finding, error, ok, warn
-from headrace_agent.commands.placeholders import unfilled
+from headrace_agent.commands.placeholders import LEFT, REMEDY, unfilled
 from headrace_agent.settings import AgentSettings
 from headrace_shared.clock import Clock
 from headrace_shared.net import CannotListenError, HostPort, PortInUseError, require_free
@@ -25,14 +25,14 @@ HEALTH_S: Final = 1.0
 def judge_config(settings: AgentSettings, proposed: bool = False) -> Iterator[Finding]:
     """What can be loaded and is likely not meant; a proposal may hold words to fill in."""
     for field in () if proposed else unfilled(settings):
-        yield error(ABOUT, f"{field} still holds the word that `discover` put there", "fill it in")
+        yield error(ABOUT, f"{field} {LEFT}", REMEDY)
     for words in settings.warnings():
         what, _, remedy = words.partition("; ")
         yield warn(ABOUT, what, remedy)
     for cell in settings.cells:
         if cell.api_key_file is not None and _open_to_others(cell.api_key_file):
             path = cell.api_key_file
-            yield warn(ABOUT, f"others may read the engine's key in {path}", f"chmod 600 {path}")
+            yield warn(ABOUT, f"others may read the engine's key in {path}", f"chmod o= {path}")
 
 
 def _open_to_others(path: Path) -> bool:

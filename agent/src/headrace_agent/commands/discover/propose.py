@@ -8,19 +8,22 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from headrace_agent.commands.discover.found import GpuSeen, Host, Placed
+from headrace_agent.commands.discover.given import Given
 from headrace_agent.commands.placeholders import CONTROLLER, SITE
 from headrace_agent.settings import AgentSettings
 from headrace_shared.config import parse
 from headrace_shared.net import HostPort
 
 METRICS_LISTEN: Final = "127.0.0.1:9464"
+TO_FILL_IN: Final = "FILL IN"
 _PLAIN: Final = re.compile(r"^[A-Za-z][A-Za-z0-9._/-]*$")
 _WORDS: Final = ("yes", "no", "on", "off", "true", "false", "null", "y", "n")
 
 
-def propose(host: Host) -> str:
+def propose(host: Host, given: Given | None = None) -> str:
     """The config as YAML. Raises headrace_shared.config.ConfigError where it would not load."""
-    text = "\n".join(_lines(host)) + "\n"
+    lines = list(_lines(host, given or Given()))
+    text = "\n".join([*_head(any(TO_FILL_IN in line for line in lines)), *lines]) + "\n"
     parse(text, AgentSettings, "the proposed config")
     return text
 
@@ -30,14 +33,16 @@ def node_name(hostname: str) -> str:
     return re.sub(r"[^A-Za-z0-9._/-]", "-", hostname).lstrip("._/-")[:128] or "node-1"
 
 
-def _lines(host: Host) -> Iterator[str]:
-    yield "# What `headrace-agent discover` found on this host. Fill in what says FILL IN, then try it:"
+def _head(to_fill_in: bool) -> Iterator[str]:
+    first = f"Fill in what says {TO_FILL_IN}, then try it" if to_fill_in else "Try it"
+    yield f"# What `headrace-agent discover` found on this host. {first}:"
     yield "#   headrace-agent check --config THIS_FILE"
+
+
+def _lines(host: Host, given: Given) -> Iterator[str]:
     yield f"node: {_scalar(host.node)}   # unique in the fleet; with mutual TLS, the name in the certificate"
-    yield f"site: {SITE}   # FILL IN: the place with its own network path"
-    yield "controllers:"
-    yield f"  - address: {CONTROLLER}   # FILL IN: a controller's listen.telemetry; one entry each"
-    yield "    # tls: {ca: /etc/headrace/ca.pem, cert: /etc/headrace/node.pem, key: /etc/headrace/node.key}"
+    yield from _site(given)
+    yield from _controllers(given)
     yield "cells:"
     shared = _shared(host.engines)
     for placed in host.engines:
@@ -47,6 +52,23 @@ def _lines(host: Host) -> Iterator[str]:
     yield f"metrics_listen: {METRICS_LISTEN}   # the agent's own /metrics and /healthz"
     for note in host.notes:
         yield f"# Not taken: {_comment(note)}"
+
+
+def _site(given: Given) -> Iterator[str]:
+    about = "the place with its own network path"
+    if given.site:
+        yield f"site: {_scalar(given.site)}   # {about}"
+    else:
+        yield f"site: {SITE}   # {TO_FILL_IN}: {about}"
+
+
+def _controllers(given: Given) -> Iterator[str]:
+    about, tls = "a controller's listen.telemetry", "/etc/headrace/tls"
+    yield "controllers:"
+    for address in given.controllers or (CONTROLLER,):
+        to_fill_in = "" if given.controllers else f"{TO_FILL_IN}: "
+        yield f"  - address: {_scalar(str(address))}   # {to_fill_in}{about}; one entry each"
+        yield f"    # tls: {{ca: {tls}/ca.pem, cert: {tls}/node.pem, key: {tls}/node.key}}"
 
 
 def _cell(host: Host, placed: Placed, shared: frozenset[str]) -> Iterator[str]:

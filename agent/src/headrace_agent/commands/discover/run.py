@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
 
 from headrace_agent.commands.console import console, plain, print_json
 from headrace_agent.commands.discover.candidates import parse_ports
 from headrace_agent.commands.discover.found import Host, Placed
-from headrace_agent.commands.discover.propose import propose
+from headrace_agent.commands.discover.given import Given, read_given
+from headrace_agent.commands.discover.propose import TO_FILL_IN, propose
 from headrace_agent.commands.discover.survey import survey
 from headrace_agent.commands.errors import CommandError, said_clearly
 from headrace_agent.commands.loop import run
@@ -30,18 +32,26 @@ def look_around(ports: str) -> Host:
     return run(survey(only, SystemClock()))
 
 
-def discover(ports: str, output: Path | None, force: bool, as_json: bool) -> None:
+def discover(
+    ports: str,
+    site: str | None,
+    controllers: Sequence[str],
+    output: Path | None,
+    force: bool,
+    as_json: bool,
+) -> None:
     """`discover`; ends the program with its exit code."""
     with said_clearly():
         log.configure("error")
+        given = read_given(site, controllers)
         if output is not None and output.exists() and not force:
             raise CommandError(f"--output: {output} exists already; choose another, or add --force")
         with console(stderr=True).status("looking at this host"):
             host = look_around(ports)
-        text = _proposal(host) if host.engines else ""
+        text = _proposal(host, given) if host.engines else ""
         if text and output is not None:
             _write(output, text, force)
-            _say(host, output)
+            _say(host, output, TO_FILL_IN in text)
         if as_json:
             print_json(as_data(host, text))
         elif text and output is None:
@@ -50,9 +60,9 @@ def discover(ports: str, output: Path | None, force: bool, as_json: bool) -> Non
             raise CommandError("\n".join([_NO_ENGINE, *_seen(host)]), code=NOTHING)
 
 
-def _proposal(host: Host) -> str:
+def _proposal(host: Host, given: Given) -> str:
     try:
-        return propose(host)
+        return propose(host, given)
     except ConfigError as error:
         raise CommandError(f"what was found makes no config: {error}", code=NOTHING) from error
 
@@ -113,11 +123,10 @@ def _write(path: Path, text: str, force: bool) -> None:
         raise CommandError(f"--output: {path}: {error.strerror or error}") from error
 
 
-def _say(host: Host, path: Path) -> None:
+def _say(host: Host, path: Path, to_fill_in: bool) -> None:
     err = console(stderr=True)
     for placed in host.engines:
         names = ", ".join(placed.gpus) or "GPUs to fill in"
         err.print(plain(f"{placed.engine.candidate.url}: {placed.engine.kind}, on {names}"))
-    err.print(
-        plain(f"{path} is written. Fill in what says FILL IN, then: headrace-agent check --config {path}")
-    )
+    first = f"Fill in what says {TO_FILL_IN}, then" if to_fill_in else "Try it"
+    err.print(plain(f"{path} is written. {first}: headrace-agent check --config {path}"))

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from headrace_agent.collectors.hardware.choice import Offer, choose
+from headrace_agent.collectors.hardware.choice import Offer, choose, condition
 from headrace_agent.collectors.hardware.figures import GpuFigures
 from headrace_agent.collectors.readings import HardwareSource, SourceReading, Status
 
@@ -61,3 +61,12 @@ def test_all_of_a_cells_gpus_beat_some_of_them() -> None:
 
 def test_a_lost_gpu_has_no_figures_to_be_in_force() -> None:
     assert chosen(replace(NVML, gpus=(LOST,))) is HardwareSource.NONE
+
+
+def test_a_source_that_is_not_there_is_spare_while_another_gives_all_that_is_asked() -> None:
+    absent = replace(down(NVML, Status.NO_DATA), absent=True)
+    assert condition(absent, DCGM).spare
+    assert not condition(absent, replace(DCGM, asked=2)).spare, "half of the GPUs have no figures"
+    assert not condition(absent, None).spare
+    assert not condition(down(NVML), DCGM).spare, "it is there, and broken"
+    assert not condition(DCGM, DCGM).spare

@@ -110,6 +110,26 @@ def test_without_a_fallback_there_is_no_signal_rather_than_an_old_one() -> None:
     assert reading.sources[0].read_at == bench.clock.now() - 0.25, "the age is that of the last good read"
 
 
+ABSENT = Read(Status.NO_DATA, detail="no NVML library on this host", absent=True)
+
+
+def spare(bench: Bench, *refs: str | int) -> list[str]:
+    return [each.name for each in bench.reading(*refs).sources if each.spare]
+
+
+def test_a_missing_library_is_spare_only_while_the_exporter_gives_all() -> None:
+    bench = Bench()
+    bench.collector.take_nvml(ABSENT, bench.clock.now())
+    bench.page(gpu("GPU-1"))
+    assert spare(bench, 0) == ["nvml"]
+    assert spare(bench, 0, "MIG-a1") == [], "whose UUID NVML alone tells"
+    bench.collector.take_dcgm(REFUSED, bench.clock.advance(0.5))
+    assert spare(bench, 0) == []
+    alone = Bench(dcgm=False)
+    alone.collector.take_nvml(ABSENT, alone.clock.now())
+    assert spare(alone, 0) == []
+
+
 def test_an_exporter_that_comes_back_takes_over_when_it_has_settled() -> None:
     bench = Bench()
     bench.page(gpu("GPU-1"))

@@ -149,7 +149,7 @@ class NvmlProcess:
             return await self._failed(LinkError(str(error)))
         await self._end()
         self._try_at = self._clock.now() + self._limits.absent_pause_s
-        return Read(Status.NO_DATA, detail=str(error))
+        return Read(Status.NO_DATA, detail=str(error), absent=True)
 
     async def _failed(self, error: LinkError) -> Read:
         await self._end()
