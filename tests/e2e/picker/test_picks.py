@@ -10,10 +10,11 @@ import pytest
 
 from headrace_controller.capability import SizeBound
 from headrace_controller.picker import cost
+from headrace_controller.picker.ejections import FAILURES
 from headrace_controller.picker.requests import Outcome
 from headrace_controller.projection.plan import ClassShape, Endpoint, Endpoints, Plan, PoolShape
 from tests.e2e.picker.stack import PickedStack, running_stack
-from tests.e2e.xds.cells import Cell, running_cells
+from tests.e2e.xds.cells import Cell, CuttingCell, running_cells
 from tests.e2e.xds.stack import GATEWAY, until, until_async
 
 
@@ -33,6 +34,17 @@ async def test_the_named_cell_serves_whatever_the_weights_say(tmp_path: Path) ->
         stack.picker.script = (b.address,)
         assert await served_by(stack) == {"b": 30}
         assert stack.control.status.nacks == 0
+
+
+async def test_a_cell_that_fails_without_a_body_is_ejected(tmp_path: Path) -> None:
+    """It is done with a request at once, so it looks idle."""
+    bad, good = CuttingCell("bad", b"HTTP/1.1 500 no\r\ncontent-length: 0\r\n\r\n"), Cell("good")
+    good.delay_s = 0.05
+    async with running_cells(bad, good), running_stack(tmp_path, {bad: 100, good: 1}) as stack:
+        statuses = Counter([(await stack.ask(stream=True)).status for _ in range(12)])
+        assert statuses[500] <= FAILURES
+        assert statuses == {500: statuses[500], 200: 12 - statuses[500]}
+        await until(lambda: len(stack.control.served) == 12)
 
 
 async def test_the_picker_is_told_what_the_request_is_and_what_came_of_it(tmp_path: Path) -> None:

@@ -11,11 +11,13 @@ from typing import Any
 import grpc
 import numpy as np
 import pytest
+from envoy.extensions.filters.http.ext_proc.v3.processing_mode_pb2 import ProcessingMode
 from envoy.service.ext_proc.v3 import external_processor_pb2 as pb
 from envoy.service.ext_proc.v3 import external_processor_pb2_grpc as rpc
 
 from headrace_controller.picker import service as module
 from headrace_controller.picker.candidates import Candidates
+from headrace_controller.picker.ejections import FAILURES
 from headrace_controller.picker.guards import WINDOW
 from headrace_controller.picker.messages import ATTRIBUTES
 from headrace_controller.picker.picker import Picker
@@ -133,6 +135,67 @@ async def test_a_stream_names_cells_and_ends_after_the_first_chunk() -> None:
         await until_closed(served)
     assert served.outcomes == [Outcome.NAMED]
     assert [each.as_named for each in served.served] == [True]
+
+
+def head(address: str, status: int = 200, end: bool = False) -> Any:
+    message = pb.ProcessingRequest()
+    message.response_headers.end_of_stream = end
+    message.attributes[ATTRIBUTES].update({"upstream.address": address, "response.code": status})
+    return message
+
+
+async def test_the_headers_say_whose_the_answer_is_and_the_chunk_when_it_came() -> None:
+    async with serving() as served:
+        call = served.call()
+        await call.write(first())
+        addresses = endpoints(await call.read())
+        await call.write(head(addresses[1]))
+        assert (await call.read()).WhichOneof("response") == "response_headers"
+        assert served.picker.book.open_requests == 1
+        message = pb.ProcessingRequest()
+        message.response_body.body = b"data: x\n\n"
+        await call.write(message)
+        assert (await call.read()).WhichOneof("response") == "response_body"
+        assert await call.read() is grpc.aio.EOF
+        await until_closed(served)
+    assert [(each.cell, each.as_named) for each in served.served] == [(addresses[1][0], False)]
+
+
+async def test_an_answer_without_a_body_is_judged_by_its_headers() -> None:
+    async with serving() as served:
+        line_up(served.picker, "ab", penalty=[1.0, 1e6])
+        for number in range(FAILURES):
+            call = served.call()
+            await call.write(first(f"id-{number}"))
+            assert endpoints(await call.read())[0] == "a:80"
+            await call.write(head("a:80", 503, end=True))
+            assert (await call.read()).WhichOneof("response") == "response_headers"
+            assert await call.read() is grpc.aio.EOF
+        slot = served.picker.book.get("a")
+        assert slot is not None
+        assert served.picker.is_ejected(GATEWAY, slot, CLOCK.now())
+        assert len(served.served) == FAILURES
+        await until_closed(served)
+
+
+@pytest.mark.parametrize("mode", [ProcessingMode.NONE, ProcessingMode.BUFFERED])
+async def test_a_body_is_waited_for_only_where_one_is_sent(mode: int) -> None:
+    async with serving(prefix_affinity=True) as served:
+        call = served.call()
+        message = first()
+        message.protocol_config.request_body_mode = mode
+        await call.write(message)
+        answer = await call.read()
+        assert bool(endpoints(answer)) == (mode == ProcessingMode.NONE)
+        if mode == ProcessingMode.BUFFERED:
+            body = pb.ProcessingRequest()
+            body.request_body.body = b'{"prompt": "x"}'
+            await call.write(body)
+            assert endpoints(await call.read())
+        await call.done_writing()
+        assert await call.read() is grpc.aio.EOF
+        await until_closed(served)
+    assert served.outcomes == [Outcome.NAMED]
 
 
 async def test_who_does_not_say_a_gateway_of_the_settings_is_refused() -> None:

@@ -10,9 +10,12 @@ from prometheus_client import CollectorRegistry
 from headrace_controller.control.picking import Picking
 from headrace_controller.picker import cost
 from headrace_controller.picker.guards import REST_S, WINDOW
+from headrace_controller.picker.picker import MAX_AGE_S
 from headrace_controller.picker.requests import Ask, Outcome, Pick
+from headrace_controller.picker.view import UNANSWERED
 from headrace_controller.projection import Intents
 from headrace_pb.v1 import telemetry_pb2 as pb
+from tests.support.clock import FakeClock
 from tests.unit.controller.control.region import Region
 
 
@@ -125,9 +128,10 @@ def test_a_silent_node_is_not_named() -> None:
 
 def test_operators_bound_it() -> None:
     region = Picked("a", "b")
-    region.loop.intents = Intents(overrides={"a": 1, "b": 50})
-    region.round()
-    assert {region.pick(session=str(n)).cells[0] for n in range(3)} == {"b"}
+    for overrides in ({"a": 1, "b": 50}, {"a": 1}):
+        region.loop.intents = Intents(overrides=overrides)
+        region.round()
+        assert {region.pick(session=str(n)).cells[0] for n in range(3)} == {"b"}
     region.loop.intents = Intents(pins={"m": frozenset({"elsewhere"})})
     region.round()
     assert region.pick().outcome is Outcome.NO_CELL
@@ -300,12 +304,23 @@ def test_far_cells_are_named_less_and_those_out_of_reach_never() -> None:
     assert "b" in region.named(gateway="gw-2")
 
 
-def test_who_refuses_connections_is_not_named() -> None:
+def test_who_does_not_answer_a_gateway_is_not_named_there() -> None:
     region = Picked("a", "b")
     fleet, row = region.loop.fleet, region.loop.fleet.row("a")
-    fleet.gateway_refused[row], fleet.gateway_refused_at[row] = 3, region.clock.now()
+    fleet.unanswered[row, 0], fleet.unanswered_at[row, 0] = UNANSWERED, region.clock.now()
     region.tick(0.3)
     assert region.named() == {"b"}
+    # Another one's path is another.
+    assert "a" in region.named(gateway="gw-2")
+
+
+def test_what_came_to_no_answer_before_a_cell_was_ready_is_not_held_against_it() -> None:
+    region = Picked("a", "b")
+    fleet, row = region.loop.fleet, region.loop.fleet.row("a")
+    fleet.unanswered[row, 0] = UNANSWERED
+    fleet.unanswered_at[row, 0] = fleet.state_since[row] - 0.1
+    region.tick(0.3)
+    assert region.named() == {"a", "b"}
 
 
 def test_a_loop_that_stands_still_makes_picks_stale() -> None:
@@ -314,6 +329,42 @@ def test_a_loop_that_stands_still_makes_picks_stale() -> None:
     assert region.pick().outcome is Outcome.STALE
     region.round()
     assert region.pick().outcome is Outcome.NAMED
+
+
+def test_it_does_not_say_that_it_names_cells_by_a_stale_picture() -> None:
+    region = Picked("a")
+    naming, told = [], list(region.said)
+    for seconds in (0.0, MAX_AGE_S, 0.01):
+        region.clock.advance(seconds)
+        status = region.picking.feed.status()
+        naming.append((status.naming, sampled(region, "headrace_picker_naming")))
+        assert bool(status.said) is not status.naming
+    assert naming == [(True, 1), (True, 1), (False, 0)]
+    assert "no picture of the fleet" in region.picking.feed.status().said
+    region.round()
+    assert region.picking.feed.status().naming
+    assert sampled(region, "headrace_picker_naming") == 1
+    assert region.said == told, "there is no event for each"
+
+
+def test_slow_publications_leave_the_picture_fresh_while_cells_join() -> None:
+    region, took_s = Picked("a"), 0.3
+    region.publish = lambda plan: region.clock.advance(took_s)  # type: ignore[method-assign, assignment]
+    for number in range(10):
+        region.join(f"j{number}")
+        for _ in range(5):
+            assert region.pick().outcome is Outcome.NAMED
+            for cell in region.ports:
+                region.tell(cell)
+            region.tick(region.settings.cadence.tick_s)
+
+
+def test_before_the_first_picture_it_names_nobody() -> None:
+    clock, registry = FakeClock(), CollectorRegistry()
+    region = Region("picker: {enabled: true}\n", clock)
+    picking = Picking(region.settings, clock, region.loop.fleet, registry)
+    assert not picking.feed.status().naming
+    assert registry.get_sample_value("headrace_picker_naming") == 0
 
 
 def test_a_forgotten_cell_leaves_nothing_behind() -> None:

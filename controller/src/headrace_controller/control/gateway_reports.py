@@ -55,6 +55,7 @@ class GatewayReports:
         self._accounts: dict[str, dict[str, Account]] = {
             gateway.id: {NO_CELL: Account()} for gateway in settings.gateways
         }
+        self._numbers = {gateway.id: number for number, gateway in enumerate(settings.gateways)}
         self._clients = Clients()
         self._cells: dict[str, str] = {}
         self._cells_of = (-1, -1)
@@ -82,7 +83,7 @@ class GatewayReports:
             cell = self._cells.get(record.upstream, NO_CELL)
             self._account(accounts, cell).add(record, each, now)
             if cell:
-                self._note(cell, record, now, count_broken=alone)
+                self._note(gateway, cell, record, now, count_broken=alone)
         self._metrics.gateway_records.labels(gateway, "read").inc(len(records))
         self._on_news()
 
@@ -98,7 +99,7 @@ class GatewayReports:
             if cell is None or not record.broken or record.outcome is Outcome.CANCELLED:
                 continue
             self._account(accounts, cell).failed_tries += 1
-            self._note(cell, record, now, count_broken=True, part=share)
+            self._note(gateway, cell, record, now, count_broken=True, part=share)
         self._metrics.gateway_records.labels(gateway, "tries").inc(len(records))
         self._on_news()
 
@@ -204,17 +205,13 @@ class GatewayReports:
             busy.discard(cell_id)
         self._clients.forget(cell_id)
 
-    def _note(self, cell: str, record: Record, now: float, count_broken: bool, part: float = 1.0) -> None:
+    def _note(
+        self, gateway: str, cell: str, record: Record, now: float, count_broken: bool, part: float = 1.0
+    ) -> None:
         """Write what one request, or a `part` of one, says of its cell into the columns."""
         fleet, row = self._fleet, self._fleet.row(cell)
         outcome = record.outcome
-        if record.refused:
-            fleet.gateway_refused[row] += 1
-            fleet.gateway_refused_at[row] = now
-        elif 0 < record.status < 500 and not record.broken and outcome <= Outcome.THROTTLED:
-            # It may have waited in Envoy's buffer for as long as that.
-            fleet.gateway_alive_at[row] = max(fleet.gateway_alive_at[row], now - self._settings.flush_s)
-            fleet.gateway_refused[row] = 0
+        self._note_reach(self._numbers[gateway], row, record, now, count_broken)
         if outcome > Outcome.SERVER_ERROR or (record.broken and not count_broken):
             return
         fleet.gateway_told_at[row] = now
@@ -230,6 +227,21 @@ class GatewayReports:
         else:
             fleet.gateway_evidence[row, outcome] += part
         self._note_size(row, model, record, now)
+
+    def _note_reach(self, gateway: int, row: int, record: Record, now: float, count_broken: bool) -> None:
+        """Whether the cell answers, to anyone and to this gateway."""
+        fleet = self._fleet
+        if record.refused:
+            fleet.gateway_refused[row] += 1
+            fleet.gateway_refused_at[row] = now
+        if record.refused or (record.broken and count_broken and record.outcome is not Outcome.CANCELLED):
+            fleet.unanswered[row, gateway] += 1
+            fleet.unanswered_at[row, gateway] = now
+        elif 0 < record.status < 500 and not record.broken and record.outcome <= Outcome.THROTTLED:
+            # It may have waited in Envoy's buffer for as long as that.
+            fleet.gateway_alive_at[row] = max(fleet.gateway_alive_at[row], now - self._settings.flush_s)
+            fleet.gateway_refused[row] = 0
+            fleet.unanswered[row, gateway] = 0
 
     def _note_size(self, row: int, model: str, record: Record, now: float) -> None:
         if not record.request_bytes or not model:

@@ -18,7 +18,13 @@ from headrace_controller.control.gateway_reports import GatewayReports
 from headrace_controller.control.kept_fleet import KeptFleet
 from headrace_controller.control.metrics import Metrics
 from headrace_controller.control.outside import Hands, Outside
-from headrace_controller.control.pace import QUIET_INTERVAL_S, SCORE_INTERVAL_S, Pace
+from headrace_controller.control.pace import (
+    LONGEST_REST_S,
+    PICKED_REST_S,
+    QUIET_INTERVAL_S,
+    SCORE_INTERVAL_S,
+    Pace,
+)
 from headrace_controller.control.scoring import Scoring, scored_alike
 from headrace_controller.control.standing import Standing
 from headrace_controller.control.warm_start import restore
@@ -76,7 +82,8 @@ class ControlLoop(Standing):
         self.reports = GatewayReports(settings, self.fleet, clock, metrics, self._reported)
         self.classes.sizes = self.reports.sizes
         self._scoring = Scoring(settings, self.fleet, self.classes)
-        self._pace = Pace(settings.cadence.tick_s)
+        rest_s = PICKED_REST_S if settings.picker.enabled else LONGEST_REST_S
+        self._pace = Pace(settings.cadence.tick_s, rest_s)
         self._chronicle = Chronicle(metrics, self.witnesses)
         self._hands = Hands(settings, self.fleet, outside, self._changed, self._forgotten)
         if kept is not None:

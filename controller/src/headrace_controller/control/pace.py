@@ -12,6 +12,9 @@ REST_FACTOR: Final = 5.0
 once: while thousands of cells join, at most a sixth of the time goes into lists that are out of date a
 moment later."""
 LONGEST_REST_S: Final = 1.0
+PICKED_REST_S: Final = 0.5
+"""The same where a picker goes by what is scored: it trusts no picture that is older than a second, and a
+rest, the publication before it and the scoring after it are all in that."""
 SCORE_SHARE: Final = 0.05
 """Of a large fleet that changes no state, scoring may take this much of the time: 10,000 cells are scored
 five times a second instead of ten. What is urgent does not wait for it."""
@@ -27,10 +30,11 @@ class Pace:
     cells in waits until the rest after the last publication is over.
     """
 
-    def __init__(self, tick_s: float) -> None:
+    def __init__(self, tick_s: float, longest_rest_s: float = LONGEST_REST_S) -> None:
         self.changed = ""
         self.scored_at = NEVER
         self._tick_s = tick_s
+        self._longest_rest_s = longest_rest_s
         self._urgent = False
         self._told = True
         self._rests_until = NEVER
@@ -80,4 +84,4 @@ class Pace:
     def end(self, now: float, took_s: float) -> None:
         """It has ended at `now`, and took so long."""
         self._took_s = took_s
-        self._rests_until = now + min(REST_FACTOR * took_s, LONGEST_REST_S)
+        self._rests_until = now + min(REST_FACTOR * took_s, self._longest_rest_s)

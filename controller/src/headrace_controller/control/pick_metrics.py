@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter as Counts
+from collections.abc import Callable
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
@@ -69,9 +70,12 @@ class PickMetrics:
         self._by_outcome = {each: self._picks.labels(each.value) for each in Outcome}
         self._as_named, self._elsewhere = self._served.labels("named"), self._served.labels("other")
 
-    def stands(self, said: str, kind: str) -> None:
-        """Cells are named from now on, or are not because of `said`; `kind` is the guard's."""
-        self._naming.set(not said)
+    def watch(self, names: Callable[[], bool]) -> None:
+        """Ask whether cells are named whenever the page is made: a picture grows old by itself."""
+        self._naming.set_function(names)
+
+    def rests(self, kind: str) -> None:
+        """The picker stands aside; `kind` is its guard's, "" = none has it do so."""
         if kind:
             self._rests[kind].inc()
 

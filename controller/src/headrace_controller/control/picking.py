@@ -16,7 +16,7 @@ from headrace_controller.gateway.identity import GatewayOf
 from headrace_controller.inventory import Fleet, Pools
 from headrace_controller.picker.candidates import Candidates, Flags, Ints, Lineup
 from headrace_controller.picker.guards import Standing
-from headrace_controller.picker.picker import Picker
+from headrace_controller.picker.picker import MAX_AGE_S, Picker
 from headrace_controller.picker.profiles import speed_of
 from headrace_controller.picker.recent import PickView
 from headrace_controller.picker.service import Hooks, PickerService
@@ -96,6 +96,7 @@ class PickerFeed(Witness):
         self.picker = picker
         self._on_standing = on_standing
         self._standing: tuple[str, str] | None = None
+        self._scored_at = -np.inf
         self._counts = counts
         self._fleet = fleet
         self._clock = clock
@@ -114,7 +115,7 @@ class PickerFeed(Witness):
         """The picker at a glance."""
         now, book = self._clock.now(), self.picker.book
         standing = self.picker.known.guard.standing(now)
-        said = self._said(standing)
+        said = self._said(standing) or self._stale(now)
         return PickerStatus(
             enabled=True,
             on=not self._intents.picker_off,
@@ -129,6 +130,11 @@ class PickerFeed(Witness):
             cache_found=self.picker.known.cache_check.share,
         )
 
+    def names(self) -> bool:
+        """Whether cells are named at this moment."""
+        now = self._clock.now()
+        return not (self._said(self.picker.known.guard.standing(now)) or self._stale(now))
+
     def _said(self, standing: Standing) -> str:
         if self._intents.picker_off:
             return "switched off by an operator"
@@ -139,6 +145,12 @@ class PickerFeed(Witness):
     @staticmethod
     def _aside(standing: Standing) -> str:
         return "" if standing.on else f"stands aside: {standing.reason}"
+
+    def _stale(self, now: float) -> str:
+        # No event tells it: it comes and goes within a second where publications take long.
+        if now - self._scored_at <= MAX_AGE_S:
+            return ""
+        return f"stands aside: no picture of the fleet is younger than {MAX_AGE_S:g} s"
 
     # control.witness.Witness
 
@@ -183,10 +195,11 @@ class PickerFeed(Witness):
                     health[row],
                     ramp[at],
                     None if overrides is None else overrides[at],
+                    projected.weights[number, at],
                     away,
                 )
                 made[gateway, part.model] = Candidates(part.lineup, now, rtt_s, factor)
-        self.picker.candidates = made
+        self.picker.candidates, self._scored_at = made, now
 
     def _tell_standing(self, now: float) -> None:
         """Say when the picker stands aside, and when it names cells again."""
@@ -266,14 +279,16 @@ class Picking:
     ) -> None:
         # Several controllers that know the same must not make the same choices.
         chance = np.random.default_rng()
-        self.picker = Picker(settings.picker, settings.capability, chance)
+        hedge_after_s = settings.envoy.hedge_after_s if settings.envoy.retries else 0.0
+        self.picker = Picker(settings.picker, settings.capability, chance, hedge_after_s)
         metrics = PickMetrics(registry, self.picker)
 
         def stands(said: str, kind: str) -> None:
-            metrics.stands(said, kind)
+            metrics.rests(kind)
             on_standing(said, kind)
 
         self.feed = PickerFeed(self.picker, fleet, clock, metrics.counts, stands)
+        metrics.watch(self.feed.names)
         self.service = PickerService(
             self.picker,
             clock,

@@ -70,6 +70,8 @@ _COLUMNS: Final[dict[str, _Column]] = {
     "gateway_alive_at": _Column(np.float64, NEVER),
     "gateway_refused": _Column(np.int64, 0),
     "gateway_refused_at": _Column(np.float64, NEVER),
+    "unanswered": _Column(np.int64, 0, -1),
+    "unanswered_at": _Column(np.float64, NEVER, -1),
     "health": _Column(np.float64, np.nan, len(HEALTH_KINDS)),
     "last_xid": _Column(np.int64, -1),
     "new_xid": _Column(np.int64, 0),
@@ -144,6 +146,9 @@ class Columns:
     gateway_refused: Ints
     """Connections in a row that gateways were refused, since an answer."""
     gateway_refused_at: Floats
+    unanswered: Ints
+    """(n, G) tries of each gateway in a row that were refused, or broke off, since an answer."""
+    unanswered_at: Floats
     health: Floats
     """(n, 6) what the head's sources say of its GPUs' health, in the order of HEALTH_KINDS; NaN =
     absent. Counters are since boot."""

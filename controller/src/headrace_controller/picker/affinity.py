@@ -45,11 +45,11 @@ class Sessions:
         found = self._cells.get((model, session))
         return found[0] if found is not None and now - found[1] <= SESSION_S else ""
 
-    def held(self, model: str, session: str, tokens: float) -> float:
-        """How much of a prompt of so many tokens that cell may hold: the one before, where the session
-        grows; nothing where this one is shorter, for then it does not begin with that one."""
+    def held(self, model: str, session: str, tokens: float) -> tuple[float, float]:
+        """How much of a prompt of so many tokens that cell may hold, and since when: the one before, where
+        the session grows; nothing where this one is shorter, for then it does not begin with that one."""
         found = self._cells.get((model, session))
-        return found[2] if found is not None and found[2] < tokens else 0.0
+        return (found[2], found[1]) if found is not None and found[2] < tokens else (0.0, -np.inf)
 
     def note(self, model: str, session: str, cell_id: str, now: float, tokens: float = 0.0) -> None:
         """The cell answered a request of the session, whose prompt had so many tokens."""
@@ -80,7 +80,7 @@ class Prefixes:
         depth: dict[int, int] = {}
         holding: set[int] | None = None
         for number, block in enumerate(blocks, 1):
-            here = {slot for slot, at in self._holders.get(block, {}).items() if self._is_held(slot, at, now)}
+            here = {slot for slot, at in self._holders.get(block, {}).items() if self.is_held(slot, at, now)}
             holding = here if holding is None else holding & here
             if not holding:
                 break
@@ -107,6 +107,15 @@ class Prefixes:
         while len(self._holders) > MAX_BLOCKS:
             self._holders.popitem(last=False)
 
+    def drop(self, slot: int, blocks: Sequence[int], at: float) -> None:
+        """The cell did not compute these blocks, as was noted at `at`."""
+        for block in blocks:
+            holders = self._holders.get(block)
+            if holders is not None and holders.get(slot) == at:
+                del holders[slot]
+                if not holders:
+                    del self._holders[block]
+
     def learn(self, slot: int, came_true: float) -> None:
         """So much, 0 to 1, of a saving that was expected of the cell was had."""
         before = self._trust.get(slot, 1.0)
@@ -132,5 +141,6 @@ class Prefixes:
         # Going through all blocks would keep requests waiting.
         self._since[slot] = now
 
-    def _is_held(self, slot: int, at: float, now: float) -> bool:
+    def is_held(self, slot: int, at: float, now: float) -> bool:
+        """Whether the cell may still hold what it had computed at `at`."""
         return now - at <= BLOCK_S and at > self._since.get(slot, -np.inf)

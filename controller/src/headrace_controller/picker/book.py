@@ -34,6 +34,9 @@ NOWHERE: Final = -1
 """The slot of a request that was left to the gateway: where it goes is known when it is answered."""
 IN_DOUBT_S: Final = 1.0
 """A request sent so shortly before an engine's figures were read may not have reached it then."""
+SAME_READING_S: Final = 0.25
+"""Readings that are closer may be one that was told twice: when it was taken is reckoned from when the beat
+came, and beats take now longer and now less long."""
 _FIRST_SLOTS: Final = 16
 # Nobody is sent to a slot without a cell, but pools are computed whole.
 _BLANK: Final = np.zeros(COLUMNS)
@@ -74,7 +77,8 @@ class Book:
         self._open: OrderedDict[str, Open] = OrderedDict()
         self._due: list[tuple[float, str]] = []
         self._ends: list[tuple[float, int, str]] = []
-        self._short: dict[int, int] = {}
+        self._short: dict[int, tuple[float, int]] = {}
+        """Slot → when an engine was read last that knew fewer requests than it should, and how many fewer."""
         self.lost = 0
         """Requests that were taken out because they ran out of time or engines do not know them."""
 
@@ -231,14 +235,17 @@ class Book:
         self._doubt(slot, in_flight, read_at, now)
 
     def _doubt(self, slot: int, in_flight: float, read_at: float, now: float) -> None:
-        """Take out requests that an engine does not know, the oldest first, once it has said so twice."""
+        """Take out requests that an engine does not know, the oldest first, once two readings say so."""
         queue = self._queues[slot]
         old = [key for key, each in queue.items() if each.sent_at <= read_at - IN_DOUBT_S]
         surplus = len(old) - int(in_flight)
-        before = self._short.pop(slot, 0)
         if surplus <= 0:
+            self._short.pop(slot, None)
             return
-        self._short[slot] = surplus
+        last_at, before = self._short.get(slot, (-np.inf, 0))
+        if read_at - last_at < SAME_READING_S:
+            return
+        self._short[slot] = read_at, surplus
         for key in old[: min(surplus, before)]:
             self._uncount(key, queue[key], now)
             self.lost += 1

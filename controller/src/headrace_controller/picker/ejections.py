@@ -14,13 +14,16 @@ from headrace_controller.picker.candidates import Flags, Lineup
 
 FAILURES: Final = 3
 """So many in a row eject a cell."""
+OVERTAKEN: Final = 0.25
+"""What it counts that another cell, asked as well, was the first to begin: the cell may only be slow."""
+SPREAD_S: Final = 10.0
 FIRST_S: Final = 5.0
 LONGEST_S: Final = 60.0
 
 
 @dataclass(slots=True)
 class _Record:
-    failures: int = 0
+    failures: float = 0.0
     until: float = -np.inf
     length_s: float = FIRST_S
 
@@ -31,12 +34,26 @@ class Ejections:
 
     def __init__(self) -> None:
         self._records: dict[int, _Record] = {}
+        self._erred: dict[int, float] = {}
 
-    def failed(self, slot: int, now: float) -> bool:
-        """A request failed there; whether the cell is ejected by it."""
+    def failed(self, slot: int, now: float, part: float = 1.0) -> bool:
+        """A request failed there, which counts as `part` of a failure; whether the cell is ejected by it."""
+        return self._failed(slot, now, part, FAILURES)
+
+    def erred(self, slot: int, now: float) -> bool:
+        """A cell answered a request with an error of its own (500); whether it is ejected by it.
+
+        The request may be at fault. Then the same comes from whichever cell it is sent to: as many times as
+        many in a row are asked as there are cells that have lately done so.
+        """
+        self._erred[slot] = now
+        self._erred = {each: at for each, at in self._erred.items() if now - at <= SPREAD_S}
+        return self._failed(slot, now, 1.0, FAILURES * len(self._erred))
+
+    def _failed(self, slot: int, now: float, part: float, enough: int) -> bool:
         record = self._records.setdefault(slot, _Record())
-        record.failures += 1
-        if record.failures < FAILURES or now < record.until:
+        record.failures += part
+        if record.failures < enough or now < record.until:
             return False
         record.until = now + record.length_s
         record.length_s = min(2 * record.length_s, LONGEST_S)
@@ -46,7 +63,10 @@ class Ejections:
         """A request was answered there."""
         self._records.pop(slot, None)
 
-    forget = worked
+    def forget(self, slot: int) -> None:
+        """The slot is nobody's."""
+        self._records.pop(slot, None)
+        self._erred.pop(slot, None)
 
     def out(self, slot: int, now: float) -> bool:
         """Whether the cell is ejected."""

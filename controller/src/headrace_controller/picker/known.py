@@ -62,6 +62,8 @@ class Known:
 
     def begin(self, slot: int, model: str, speed: float, now: float) -> None:
         """A cell that nothing is known of; `speed` is that of its GPUs, 1 = one H100."""
+        # It may have been here before, at another slot.
+        self.prefixes.empty(slot, now)
         self._book.set_rates(slot, self.learner.begin(slot, model, speed, now))
 
     def forget(self, slot: int, now: float) -> None:
@@ -129,6 +131,23 @@ class Known:
         error = self.guard.saw(request.model, request.predicted_s, observed, now)
         return Served(cell, True, observed, request.predicted_s, error)
 
+    def late(self, followed: Followed, request: Open, now: float) -> None:
+        """The cell that was named had not begun when another one did: its first token would have come later,
+        so much is known of it."""
+        slot = self._book.get(followed.pick.cells[0])
+        elapsed = now - request.sent_at - request.rtt_s
+        if slot is None or elapsed <= request.predicted_s or followed.cached > CACHED_SHARE * request.work:
+            return
+        self._book.set_rates(
+            slot, self.learner.observe(slot, request.model, request.work, request.running, elapsed)
+        )
+
+    def missed(self, followed: Followed, request: Open) -> None:
+        """The cell that was named gave no answer, so what its prompt begins with is not in its cache."""
+        slot = self._book.get(followed.pick.cells[0]) if followed.pick.cells else None
+        if slot is not None and followed.ask.blocks:
+            self.prefixes.drop(slot, followed.ask.blocks, request.sent_at)
+
     def remember(self, ask: Ask, cell: str, slot: int, now: float, tokens: float) -> None:
         """A request's session and prompt were at a cell."""
         if ask.session:
@@ -145,11 +164,14 @@ class Known:
             each = min(block_tokens, tokens / len(ask.blocks))
             return self.prefixes.cached(lineup, ask.blocks, each, now)
         at = self._at_session(ask, lineup, now)
-        held = 0.0 if at is None else self.sessions.held(ask.model, ask.session, tokens)
-        if at is None or not held:
+        if at is None:
+            return None
+        slot = int(lineup.slots[at])
+        held, noted_at = self.sessions.held(ask.model, ask.session, tokens)
+        if not held or not self.prefixes.is_held(slot, noted_at, now):
             return None
         cached = np.zeros(len(lineup))
-        cached[at] = held * self.prefixes.trust(int(lineup.slots[at]))
+        cached[at] = held * self.prefixes.trust(slot)
         return cached
 
     def preferred(

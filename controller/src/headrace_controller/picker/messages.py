@@ -6,6 +6,7 @@ import re
 from collections.abc import Sequence
 from typing import Any, Final, NamedTuple
 
+from envoy.extensions.filters.http.ext_proc.v3.processing_mode_pb2 import ProcessingMode
 from envoy.service.ext_proc.v3 import external_processor_pb2 as pb
 
 from headrace_controller.picker.requests import Ask
@@ -37,15 +38,18 @@ def _bytes(message: Any) -> bytes:
 HEADERS_DONE: Final = _bytes(pb.ProcessingResponse(request_headers=pb.HeadersResponse()))
 """Go on, by the weights."""
 BODY_DONE: Final = _bytes(pb.ProcessingResponse(request_body=pb.BodyResponse()))
+ANSWER_DONE: Final = _bytes(pb.ProcessingResponse(response_headers=pb.HeadersResponse()))
 CHUNK_DONE: Final = _bytes(pb.ProcessingResponse(response_body=pb.BodyResponse()))
 
 
 class Answered(NamedTuple):
-    """The first of an answer: who gave it ("" = the gateway itself), and the tokens that it counts."""
+    """The first of an answer: who gave it ("" = the gateway itself), the tokens that it counts, and when its
+    headers came, None = they were not sent."""
 
     address: str
     status: int
-    prompt_tokens: int | None
+    prompt_tokens: int | None = None
+    began_at: float | None = None
 
 
 def read_ask(message: Any, session_header: str) -> Ask:
@@ -67,16 +71,29 @@ def read_ask(message: Any, session_header: str) -> Ask:
     )
 
 
-def read_answered(message: Any) -> Answered:
-    """What the first chunk of an answer says."""
+def sends_bodies(message: Any) -> bool:
+    """Whether a gateway sends the bodies of requests; its first message says so, an old one's does not."""
+    if not message.HasField("protocol_config"):
+        return True
+    return bool(message.protocol_config.request_body_mode != ProcessingMode.NONE)
+
+
+def read_head(message: Any) -> Answered:
+    """What the headers of an answer say, or its first chunk where no headers are sent: a gateway tells it
+    with the first message of an answer."""
     attributes = _attributes(message)
-    status = _number(attributes, "response.code", 999) or 0
+    return Answered(_text(attributes, "upstream.address"), _number(attributes, "response.code", 999) or 0)
+
+
+def read_chunk(message: Any, head: Answered | None) -> Answered:
+    """What the first chunk of an answer says; `head` is what its headers said, None = they were not sent."""
+    head = head or read_head(message)
     found = None
     chunk = message.response_body.body
-    if status == 200 and b'"usage"' in chunk[-_MAX_CHUNK:]:
+    if head.status == 200 and b'"usage"' in chunk[-_MAX_CHUNK:]:
         match = _USAGE.search(chunk[-_MAX_CHUNK:])
         found = int(match.group(1)) if match else None
-    return Answered(_text(attributes, "upstream.address"), status, found)
+    return head._replace(prompt_tokens=found)
 
 
 def named(addresses: Sequence[str], in_body: bool = False) -> bytes:

@@ -16,7 +16,7 @@ from headrace_controller.picker.book import NOWHERE, Book, Open
 from headrace_controller.picker.candidates import UNKNOWN_LENGTH, Candidates, Flags, Lineup
 from headrace_controller.picker.choice import Choice, Need, choose, fitting
 from headrace_controller.picker.cost import RUNNING, Costs, costs
-from headrace_controller.picker.ejections import Ejections
+from headrace_controller.picker.ejections import OVERTAKEN, Ejections
 from headrace_controller.picker.known import Followed, Known
 from headrace_controller.picker.recent import Recent, Trace
 from headrace_controller.picker.requests import Ask, Outcome, Pick, Served
@@ -29,19 +29,26 @@ DECODE_S: Final = 0.03
 """Taken for one token of an answer, as long as engines do not say how many requests they have."""
 OUTPUT_TOKENS: Final = 200
 FIRST_FAILURE: Final = 500
+OWN_ERROR: Final = 500
 
 
 class Picker:
     """All pools at all gateways of one controller: they share one book.
 
     `candidates` (by gateway and model) are replaced from outside, and so is `usable`: which of a lineup's
-    cells are READY at this very moment, None = all.
+    cells are READY at this very moment, None = all. Gateways ask a second cell for a stream that has not
+    begun `hedge_after_s` after it was sent; 0 = they do not.
     """
 
     def __init__(
-        self, settings: PickerSettings, capability: CapabilitySettings, chance: np.random.Generator
+        self,
+        settings: PickerSettings,
+        capability: CapabilitySettings,
+        chance: np.random.Generator,
+        hedge_after_s: float = 0.0,
     ) -> None:
         self._settings = settings
+        self._hedge_after_s = hedge_after_s or math.inf
         self._capability = capability
         self._chance = chance
         self._followed: dict[str, Followed] = {}
@@ -139,9 +146,11 @@ class Picker:
         address: str = "",
         status: int = 200,
         prompt_tokens: int | None = None,
+        began_at: float | None = None,
     ) -> Served | None:
         """The first of the answer to a request has come, from `address` ("" = the gateway itself
-        answered); `prompt_tokens` where the answer says them. None where it is not followed."""
+        answered), or all of one without a body; `prompt_tokens` where the answer says them. Its headers
+        came at `began_at`, None = not told. None where it is not followed."""
         followed = self._followed.pop(key, None)
         if followed is None:
             return None
@@ -155,7 +164,17 @@ class Picker:
         as_named = bool(followed.pick.addresses) and address == followed.pick.addresses[0]
         cell = "" if place is None else lineup.ids[place]
         served = Served(cell, as_named, None, None, named=bool(followed.pick.cells))
-        self._judge(followed, slot, address, as_named, status, now)
+        overtaken = (
+            request is not None
+            and good
+            and not as_named
+            and self._is_late(followed, request, now if began_at is None else began_at)
+        )
+        self._judge(followed, slot, address, as_named, status, now, overtaken)
+        if request is not None and not (good and as_named):
+            self.known.missed(followed, request)
+        if overtaken and request is not None:
+            self.known.late(followed, request, now)
         if request is not None and good and ask.streams:
             served = self.known.learn(followed, request, slot, cell, as_named, now)
         if good:
@@ -166,8 +185,9 @@ class Picker:
 
     def ended(self, key: str, now: float) -> None:
         """A request has ended without an answer: its client left, or nobody knows."""
-        self._followed.pop(key, None)
-        self.book.end(key, now)
+        followed, request = self._followed.pop(key, None), self.book.end(key, now)
+        if followed is not None and request is not None:
+            self.known.missed(followed, request)
 
     def is_ejected(self, gateway: str, slot: int, now: float) -> bool:
         """Whether a gateway cannot use the cell for now."""
@@ -252,8 +272,19 @@ class Picker:
             return None
         return place
 
+    def _is_late(self, followed: Followed, request: Open, began_at: float) -> bool:
+        """Whether another cell was likely asked because the named one had not begun."""
+        return followed.ask.streams and began_at - request.sent_at >= self._hedge_after_s
+
     def _judge(
-        self, followed: Followed, slot: int, address: str, as_named: bool, status: int, now: float
+        self,
+        followed: Followed,
+        slot: int,
+        address: str,
+        as_named: bool,
+        status: int,
+        now: float,
+        overtaken: bool,
     ) -> None:
         """Note whether the named cell could be used at this gateway."""
         if not followed.pick.cells or (not address and 0 < status < FIRST_FAILURE):
@@ -263,7 +294,11 @@ class Picker:
         named = self.book.get(followed.pick.cells[0])
         if named is None:
             return
-        if not as_named or status >= FIRST_FAILURE:
+        if not as_named:
+            ejections.failed(named, now, OVERTAKEN if overtaken else 1.0)
+        elif status == OWN_ERROR:
+            ejections.erred(named, now)
+        elif status >= FIRST_FAILURE:
             ejections.failed(named, now)
         else:
             ejections.worked(named)

@@ -1,8 +1,9 @@
 """The gRPC service that Envoy's external-processing filter asks, one call a request.
 
-A call has two messages: the request's headers, answered with the cells that are named, and the first chunk
-of the answer, which says when the first token came and from whom. Then the call is ended, and Envoy passes
-the rest on by itself. Each message is answered within the read that brought it: no task runs for a call.
+A call has three messages: the request's headers, answered with the cells that are named; the headers of
+the answer, which say from whom it is, and are all of an answer without a body; and its first chunk, which
+says when the first token came. Then the call is ended, and Envoy passes the rest on by itself. Each message
+is answered within the read that brought it: no task runs for a call.
 """
 
 from __future__ import annotations
@@ -102,8 +103,18 @@ class PickerService:
         return messages.read_ask(message, self._settings.session_header)
 
     def wants_body(self, message: Any) -> bool:
-        """Whether the body is to come before a cell is named."""
-        return self._settings.prefix_affinity and not message.request_headers.end_of_stream
+        """Whether the body is to come before a cell is named; an Envoy of somebody's own may send none."""
+        if not self._settings.prefix_affinity or message.request_headers.end_of_stream:
+            return False
+        if messages.sends_bodies(message):
+            return True
+        if "bodies" not in self._said:
+            self._said.add("bodies")
+            self._log.warning(
+                "picker.prefix_affinity is set, and an Envoy sends no bodies: what its prompts share is not "
+                "known; set request_body_mode: BUFFERED in its ext_proc filter"
+            )
+        return False
 
     def with_blocks(self, ask: Ask, body: bytes) -> Ask:
         """The request with the names of its beginning."""
@@ -126,12 +137,12 @@ class PickerService:
             self._stood_aside(reason)
         return ask.key
 
-    def learn(self, call: Call, key: str, message: Any) -> None:
-        """The first of the answer has come: first of all let it go on."""
+    def learn(self, key: str, found: messages.Answered) -> None:
+        """The first of the answer has come, or all of one without a body."""
         now = self._clock.now()
-        call.send(messages.CHUNK_DONE)
-        found = messages.read_answered(message)
-        served = self._picker.answered(key, now, found.address, found.status, found.prompt_tokens)
+        served = self._picker.answered(
+            key, now, found.address, found.status, found.prompt_tokens, found.began_at
+        )
         if served is not None:
             self._hooks.on_served(served)
             if served.error:
@@ -183,17 +194,19 @@ class PickerService:
 
 
 class _Next(Enum):
-    """What a call waits for."""
+    """What a call waits for: the messages that may come next."""
 
-    HEADERS = "request_headers"
-    BODY = "request_body"
-    ANSWER = "response_body"
+    HEADERS = frozenset({"request_headers"})
+    BODY = frozenset({"request_body"})
+    # An Envoy of somebody's own may not send the headers.
+    ANSWER = frozenset({"response_headers", "response_body"})
+    CHUNK = frozenset({"response_body"})
 
 
 class PickStream:
     """One request's call."""
 
-    __slots__ = ("_ask", "_call", "_gateway", "_key", "_next", "_service")
+    __slots__ = ("_ask", "_call", "_gateway", "_head", "_key", "_next", "_service")
 
     def __init__(self, service: PickerService, call: Call, gateway: str) -> None:
         self._service = service
@@ -201,16 +214,22 @@ class PickStream:
         self._gateway = gateway
         self._next = _Next.HEADERS
         self._ask: Ask | None = None
+        self._head: messages.Answered | None = None
         self._key = ""
 
     def message(self, data: bytes) -> None:
         """Answer a message; what is not expected ends the call."""
         began = self._service.now()
         message = _read(data)
-        if message.WhichOneof("request") != self._next.value:
+        kind = message.WhichOneof("request")
+        if kind not in self._next.value:
             self._call.finish(Status.OK)
-        elif self._next is _Next.ANSWER:
-            self._service.learn(self._call, self._key, message)
+        elif kind == "response_headers":
+            self._take_head(message)
+        elif kind == "response_body":
+            # First of all let it go on.
+            self._call.send(messages.CHUNK_DONE)
+            self._service.learn(self._key, messages.read_chunk(message, self._head))
             self._call.finish(Status.OK)
         elif self._next is _Next.BODY:
             assert self._ask is not None, "headers come before the body"
@@ -233,6 +252,15 @@ class PickStream:
             self._call.send(messages.named((), False))
         else:
             self._name(ask, False, began)
+
+    def _take_head(self, message: Any) -> None:
+        """Of an answer without a body nothing more comes."""
+        self._call.send(messages.ANSWER_DONE)
+        self._head = messages.read_head(message)._replace(began_at=self._service.now())
+        self._next = _Next.CHUNK
+        if message.response_headers.end_of_stream:
+            self._service.learn(self._key, self._head)
+            self._call.finish(Status.OK)
 
     def _name(self, ask: Ask, in_body: bool, began: float) -> None:
         self._key = self._service.name(self._call, self._gateway, ask, in_body, began)

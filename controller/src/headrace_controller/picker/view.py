@@ -18,8 +18,8 @@ LEAST_HEALTH: Final = 0.02
 LEAST_RAMP: Final = 0.05
 PRESSURE_WEIGHT: Final = 0.25
 """What full pressure adds to a cost: little, for the cost itself is made of the load."""
-REFUSALS: Final = 3
-REFUSED_S: Final = 5.0
+UNANSWERED: Final = 3
+UNANSWERED_S: Final = 5.0
 _READY: Final = int(CellState.READY)
 
 
@@ -36,24 +36,35 @@ class Rows:
         return usable
 
 
-def penalty(pressure: Floats, health: Floats, ramp: Floats, overrides: Ints | None, refused: Flags) -> Floats:
+def penalty(
+    pressure: Floats, health: Floats, ramp: Floats, overrides: Ints | None, weights: Ints, refused: Flags
+) -> Floats:
     """(m,), at least 1: the factor on each cell's cost.
 
     `pressure`, `health` (what failures and early warnings leave) and `ramp` are in [0, 1]. Where an
-    operator has set a weight (`overrides`, 0 = none), cells cost as much more as they are to have less.
-    Who refuses connections, or is out of reach, is not named at all.
+    operator has set a weight (`overrides`, 0 = none), cells cost as much more as they are to have less than
+    the greatest of the `weights` in force. Who is out of reach is not named at all.
     """
     found = (1.0 + PRESSURE_WEIGHT * np.nan_to_num(pressure)) / np.maximum(health, LEAST_HEALTH)
     found /= np.maximum(ramp, LEAST_RAMP)
     if overrides is not None and (overrides > 0).any():
-        set_by_hand = overrides > 0
-        found = np.where(set_by_hand, found * overrides.max() / np.maximum(overrides, 1), found)
+        found *= _by_hand(overrides, weights)
     found[refused] = np.inf
     return np.asarray(found)
 
 
+def _by_hand(overrides: Ints, weights: Ints) -> Floats:
+    """(m,), at least 1: what overrides add, beside the greatest weight of those that have none."""
+    set_by_hand = overrides > 0
+    others = weights[~set_by_hand]
+    usual = max(int(others.max(initial=0)), 1) if len(others) else int(overrides.max())
+    factor = np.where(set_by_hand, usual / np.maximum(overrides, 1), 1.0)
+    return np.asarray(factor / factor.min())
+
+
 def paths(fleet: Fleet, rows: Ints, gateway: int, now: float) -> tuple[Floats, Flags]:
-    """(m,) each: the round trip from the gateway to each cell, s, and who is out of its reach.
+    """(m,) each: the round trip from the gateway to each cell, s, and who is out of its reach: nothing comes
+    back over the path, or tries in a row came to no answer since the cell is READY.
 
     What is not measured counts as the middle of what is, for a dead path must not look fastest.
     """
@@ -62,8 +73,9 @@ def paths(fleet: Fleet, rows: Ints, gateway: int, now: float) -> tuple[Floats, F
     known = ~np.isnan(rtt)
     rtt = np.where(known, rtt, np.median(rtt[known]) if known.any() else 0.0)
     rtt = rtt + np.nan_to_num(fleet.jitter_ms[rows, gateway])
-    refused = (fleet.gateway_refused[rows] >= REFUSALS) & (now - fleet.gateway_refused_at[rows] <= REFUSED_S)
-    return rtt / 1000.0, refused | (fleet.loss[rows, gateway] >= 1.0)
+    since = np.maximum(fleet.state_since[rows], now - UNANSWERED_S)
+    mute = (fleet.unanswered[rows, gateway] >= UNANSWERED) & (fleet.unanswered_at[rows, gateway] >= since)
+    return rtt / 1000.0, mute | (fleet.loss[rows, gateway] >= 1.0)
 
 
 def greatest_lengths(fleet: Fleet, pools: Pools) -> Floats:

@@ -93,6 +93,7 @@ class Gateway:
             return
         job.cell = cell
         job.attempt += 1
+        job.last_sent_at = now
         job.tried.append(cell)
         self.active[cell] += 1
         self.cells[cell].coming_tokens += job.prompt_tokens

@@ -17,14 +17,15 @@ FAILED = 0
 class Job:
     """A request; times on the virtual clock, -1 = not reached.
 
-    `sent_at` is when the gateway got it, `cell` who has it now or had it last, `status` what came
-    back, 0 = nothing. `attempt` counts from 1 and tells an answer to an earlier try from one to this.
-    `named` are the cells that a picker has for its retries.
+    `sent_at` is when the gateway got it, `last_sent_at` when it last sent it to a cell, `cell` who has it
+    now or had it last, `status` what came back, 0 = nothing. `attempt` counts from 1 and tells an answer to
+    an earlier try from one to this. `named` are the cells that a picker has for its retries.
     """
 
     arrival: Arrival
     sent_at: float
     body_bytes: int
+    last_sent_at: float = -1.0
     cell: str = ""
     attempt: int = 0
     tried: list[str] = field(default_factory=list)

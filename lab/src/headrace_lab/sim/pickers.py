@@ -43,6 +43,7 @@ class SimPickers:
         addresses: Mapping[str, str],
         seed: int,
         count: int = 1,
+        hedge_after_s: float = 0.0,
     ) -> None:
         self._calendar = calendar
         self._addresses = addresses
@@ -50,7 +51,7 @@ class SimPickers:
         self._split = random.Random(f"{seed}/pickers")
         self._seed = seed
         self.pickers = [
-            Picker(settings.picker, settings.capability, np.random.default_rng((seed, number)))
+            Picker(settings.picker, settings.capability, np.random.default_rng((seed, number)), hedge_after_s)
             for number in range(count)
         ]
         self._whose: dict[str, Picker] = {}
@@ -86,12 +87,14 @@ class SimPickers:
 
     def first_token(self, job: Job) -> None:
         """A first token reaches the gateway at `job.first_token_at`."""
-        self._calendar.enter(job.first_token_at, self._answered, (str(job.arrival.id), job.cell))
+        told = str(job.arrival.id), job.cell, job.last_sent_at
+        self._calendar.enter(job.first_token_at, self._answered, told)
 
-    def _answered(self, now: float, told: tuple[str, str]) -> None:
-        key, cell = told
+    def _answered(self, now: float, told: tuple[str, str, float]) -> None:
+        key, cell, sent_at = told
         if (picker := self._whose.pop(key, None)) is not None:
-            picker.answered(key, now, self._addresses[cell])
+            # The headers go out before the first token.
+            picker.answered(key, now, self._addresses[cell], began_at=sent_at)
 
     def closed(self, now: float, job: Job, status: int) -> None:
         """The gateway is done with a request; of one that had its first token the picker hears by that."""

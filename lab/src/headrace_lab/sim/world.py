@@ -162,7 +162,9 @@ class World:
         return RoundRobin(seed)
 
     def _pickers(self, settings: ControllerSettings) -> SimPickers:
-        pickers = SimPickers(settings, self.calendar, self.gateway.addresses, self.seed, self.arm.pickers)
+        late_s = self.setup.gateway.hedge_after_s if self.arm.lifecycle else 0.0
+        cells, count = self.gateway.addresses, self.arm.pickers
+        pickers = SimPickers(settings, self.calendar, cells, self.seed, count, late_s)
         self.gateway.follower = pickers
         return pickers
 

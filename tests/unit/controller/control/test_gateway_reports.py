@@ -253,6 +253,20 @@ def test_what_is_no_answer_shows_no_life(region: Region, outcome: Outcome) -> No
     assert region.loop.reports.answer_of("c1", region.clock.now()) is None
 
 
+def test_tries_without_an_answer_are_held_against_a_cell_at_their_gateway_alone(region: Region) -> None:
+    reports, fleet = region.loop.reports, region.loop.fleet
+    row = fleet.row("c1")
+    refused = record(Outcome.SERVER_ERROR, broken=True, refused=True)
+    cut_off = record(Outcome.SERVER_ERROR, status=200, broken=True)
+    reports.tries("gw-1", [refused, cut_off, record(Outcome.CANCELLED, broken=True)], 1)
+    assert fleet.unanswered[row].tolist() == [2, 0]
+    assert fleet.unanswered_at[row].tolist() == [region.clock.now(), NEVER]
+    reports.requests("gw-2", [record(Outcome.OK)], 1, False)
+    assert fleet.unanswered[row].tolist() == [2, 0]
+    report(region, record(Outcome.CLIENT_ERROR))
+    assert fleet.unanswered[row].tolist() == [0, 0]
+
+
 def _answer(region: Region) -> Answer:
     told = region.loop.reports.answer_of("c1", region.clock.now())
     assert told is not None

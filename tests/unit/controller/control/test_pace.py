@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from headrace_controller.control.pace import (
     LONGEST_REST_S,
+    PICKED_REST_S,
     QUIET_INTERVAL_S,
     REST_FACTOR,
     SCORE_INTERVAL_S,
@@ -74,6 +75,14 @@ def test_no_rest_is_longer_than_its_bound() -> None:
     assert not pace.is_due(10.0 + LONGEST_REST_S - 0.001)
     assert pace.is_due(10.0 + LONGEST_REST_S)
     assert pace.begin(10.0 + LONGEST_REST_S) == "membership"
+
+
+def test_a_picker_gets_its_picture_sooner() -> None:
+    pace = Pace(TICK_S, PICKED_REST_S)
+    pace.begin(0.0)
+    pace.end(10.0, 10.0)
+    assert not pace.is_due(10.0 + PICKED_REST_S - 0.001)
+    assert pace.is_due(10.0 + PICKED_REST_S)
 
 
 def test_scoring_a_large_fleet_takes_a_small_share_of_the_time() -> None:

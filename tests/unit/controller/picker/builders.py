@@ -15,10 +15,11 @@ from headrace_controller.settings import CapabilitySettings, PickerSettings
 GATEWAY, MODEL = "g", "m"
 
 
-def picker_of(seed: int = 1, **settings: Any) -> Picker:
+def picker_of(seed: int = 1, hedge_after_s: float = 0.0, **settings: Any) -> Picker:
     """A picker that leaves nothing to the weights and breaks ties only where costs are equal."""
     chosen = {"trickle": 0.0, "tolerance": 0.0, **settings}
-    return Picker(PickerSettings(**chosen), CapabilitySettings(), np.random.default_rng(seed))
+    chance = np.random.default_rng(seed)
+    return Picker(PickerSettings(**chosen), CapabilitySettings(), chance, hedge_after_s)
 
 
 def line_up(

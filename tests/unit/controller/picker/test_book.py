@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, invariant, rule
 
 from headrace_controller.picker import cost
-from headrace_controller.picker.book import NOWHERE, Book, Open
+from headrace_controller.picker.book import NOWHERE, SAME_READING_S, Book, Open
 from headrace_controller.picker.rates import Rates
 
 EXPIRY_S = 50.0
@@ -226,8 +226,31 @@ def test_requests_that_an_engine_twice_does_not_know_are_taken_out(times: int, l
 def test_a_gauge_that_reads_zero_once_takes_nothing_out() -> None:
     book = book_of("a")
     send(book, "r")
-    for in_flight in (0, 1, 0, 1):
-        book.told(0, in_flight, 0, read_at=10.0, met_tokens=800, now=10.0)
+    for read_at, in_flight in enumerate((0, 1, 0, 1), 10):
+        book.told(0, in_flight, 0, read_at=read_at, met_tokens=800, now=read_at)
+    assert pending(book) == 1000
+
+
+def test_one_reading_that_is_told_with_each_beat_takes_nothing_out() -> None:
+    """When it was taken is reckoned from when the beat came, and so is never quite the same."""
+    book = book_of("a")
+    send(book, "r")
+    for beat, late in enumerate((0.0, 0.0, 0.003, SAME_READING_S / 2, -0.002)):
+        book.told(0, 0, 0, read_at=10.0 + late, met_tokens=800, now=10.5 + beat / 2)
+    assert (pending(book), book.lost) == (1000, 0)
+    book.told(0, 0, 0, read_at=20.0, met_tokens=800, now=20.5)
+    assert (pending(book), book.lost) == (0, 1)
+
+
+def test_a_doubt_is_forgotten_with_its_cell() -> None:
+    book = book_of("a")
+    send(book, "r")
+    book.told(0, 0, 0, read_at=10.0, met_tokens=800, now=10.0)
+    book.forget("a")
+    assert not book._short
+    assert book.slot("b", 10.0) == 0
+    send(book, "s", at=1.0)
+    book.told(0, 0, 0, read_at=11.0, met_tokens=800, now=11.0)
     assert pending(book) == 1000
 
 

@@ -9,6 +9,7 @@ from headrace_controller.picker.affinity import fullest
 from headrace_controller.picker.cache_check import WINDOW_TOKENS, CacheCheck
 from headrace_controller.picker.picker import Picker
 from headrace_controller.picker.rates import Learner
+from headrace_controller.picker.requests import Outcome
 from headrace_controller.picker.throughput import WINDOW_TOKENS as STRETCH_TOKENS
 from headrace_controller.picker.throughput import Throughput
 from tests.unit.controller.picker.builders import GATEWAY, MODEL, ask, line_up, picker_of
@@ -110,6 +111,28 @@ def test_a_new_engine_process_holds_nothing() -> None:
     assert view.candidates[0].cached_tokens == 0.0
 
 
+def test_a_new_engine_process_holds_nothing_of_a_session_either() -> None:
+    """Nothing but the header names what belongs together; no blocks are named."""
+    picker = picker_of()
+    line_up(picker, "ab")
+    picker.computed("b", MODEL, 4096, 1024, 0.0, 0.0, 0.0)
+
+    def grows(number: int, now: float) -> tuple[Outcome, float]:
+        line_up(picker, "ab", now, rtt_s=[0.0, 0.3])
+        pick = picker.pick(GATEWAY, ask(f"r{number}", session="s", tokens=4000 + number), now)
+        picker.answered(f"r{number}", now + 0.4, "b:80")
+        view = picker.recent.view(f"r{number}", now)
+        assert view is not None
+        return pick.outcome, {each.cell: each.cached_tokens for each in view.candidates}["b"]
+
+    grows(1, 0.0)
+    assert grows(2, 1.0) == (Outcome.AFFINITY, 4001.0)
+    picker.computed("b", MODEL, 10, 0, 0.0, 2.0, 2.0)
+    assert grows(3, 2.5) == (Outcome.NAMED, 0.0)
+    # It was answered by the new process.
+    assert grows(4, 3.5) == (Outcome.AFFINITY, 4003.0)
+
+
 def test_the_cell_that_holds_the_most_is_preferred_and_the_cheapest_of_those() -> None:
     cost = np.array([3.0, 2.0, 1.0, 1.5])
     assert fullest(np.array([0.0, 512.0, 0.0, 512.0]), cost) == (3,)
@@ -155,7 +178,8 @@ def test_a_stretch_ends_where_nobody_waits_and_where_the_engine_is_new(
 def test_what_a_prompt_finds_is_not_computed_though_it_is_counted_before_the_prompt() -> None:
     """Of each prompt nine tenths are found."""
     throughput, size = Throughput(), STRETCH_TOKENS
-    done = found = seconds = tokens = 0
+    done = found = 0
+    seconds = tokens = 0.0
     throughput.read(0, 0.5, 0, True)
     for turn in range(1, 41):
         found += size - size // 10

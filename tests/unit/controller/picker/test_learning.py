@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from headrace_controller.picker.affinity import BLOCK_S, MAX_SESSIONS, SESSION_S, Prefixes, Sessions
 from headrace_controller.picker.candidates import Lineup
-from headrace_controller.picker.ejections import FAILURES, FIRST_S, Ejections
+from headrace_controller.picker.ejections import FAILURES, FIRST_S, SPREAD_S, Ejections
 from headrace_controller.picker.fit import Fit
 from headrace_controller.picker.guards import LONGEST_REST_S, REST_S, WINDOW, Guard
 from headrace_controller.picker.prefix import block_names
@@ -219,6 +219,19 @@ def test_ejections_grow_and_a_success_ends_them() -> None:
     assert not ejections.out(4, 3.1 * FIRST_S)
     ejections.worked(4)
     assert not ejections.failed(4, 100.0)
+
+
+def test_errors_that_come_from_everywhere_are_likelier_the_request_s() -> None:
+    ejections = Ejections()
+    ejected = [ejections.erred(number % 4, 0.1 * number) for number in range(4 * (FAILURES + 1))]
+    assert not any(ejected)
+    # Of two that are broken each goes, if later.
+    two = Ejections()
+    assert sum(two.erred(number % 2, 0.1 * number) for number in range(4 * FAILURES)) == 2
+    # What others did long ago does not count.
+    alone = Ejections()
+    alone.erred(1, 0.0)
+    assert [alone.erred(0, SPREAD_S + 1.0) for _ in range(FAILURES)] == [False] * (FAILURES - 1) + [True]
 
 
 def judged(guard: Guard, off: float, spread: float, count: int = 2 * WINDOW, now: float = 0.0) -> str:

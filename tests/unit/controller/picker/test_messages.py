@@ -10,7 +10,15 @@ from google.protobuf import struct_pb2
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace_controller.picker.messages import ATTRIBUTES, MAX_TEXT, named, read_answered, read_ask
+from headrace_controller.picker.messages import (
+    ATTRIBUTES,
+    MAX_TEXT,
+    Answered,
+    named,
+    read_ask,
+    read_chunk,
+    read_head,
+)
 from headrace_controller.xds.names import length_of
 
 
@@ -86,11 +94,19 @@ def answer(chunk: bytes, status: int = 200, address: str = "10.0.0.1:80") -> Any
 
 def test_the_first_of_an_answer() -> None:
     whole = b'{"choices": [], "usage": {"prompt_tokens": 321, "total_tokens": 400}}'
-    assert read_answered(answer(whole)) == ("10.0.0.1:80", 200, 321)
-    assert read_answered(answer(b"data: {}\n\n")) == ("10.0.0.1:80", 200, None)
-    assert read_answered(answer(b'"prompt_tokens": 321')).prompt_tokens is None
-    assert read_answered(answer(whole, status=400)).prompt_tokens is None
-    assert read_answered(pb.ProcessingRequest()) == ("", 0, None)
+    assert read_chunk(answer(whole), None) == Answered("10.0.0.1:80", 200, 321)
+    assert read_chunk(answer(b"data: {}\n\n"), None) == Answered("10.0.0.1:80", 200)
+    assert read_chunk(answer(b'"prompt_tokens": 321'), None).prompt_tokens is None
+    assert read_chunk(answer(whole, status=400), None).prompt_tokens is None
+    assert read_chunk(pb.ProcessingRequest(), None) == Answered("", 0)
+    assert read_head(answer(whole)) == Answered("10.0.0.1:80", 200)
+
+
+def test_a_gateway_that_sends_headers_says_there_whose_the_answer_is() -> None:
+    message = pb.ProcessingRequest()
+    message.response_body.body = b'{"usage": {"prompt_tokens": 321}}'
+    head = Answered("10.0.0.2:80", 200, began_at=3.5)
+    assert read_chunk(message, head) == Answered("10.0.0.2:80", 200, 321, 3.5)
 
 
 def test_the_named_cells_stand_where_the_balancer_reads() -> None:

@@ -10,7 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headrace_controller.picker import cost
-from headrace_controller.picker.ejections import FAILURES, FIRST_S, Ejections
+from headrace_controller.picker.affinity import BLOCK_S
+from headrace_controller.picker.ejections import FAILURES, FIRST_S, OVERTAKEN, Ejections
 from headrace_controller.picker.picker import MAX_AGE_S, Picker
 from headrace_controller.picker.requests import NAMING, Outcome, Pick
 from headrace_controller.picker.sizes import MOST_BYTES_PER_TOKEN
@@ -181,6 +182,35 @@ def test_a_session_that_grows_finds_what_it_sent_before() -> None:
     assert cached("3", 2000) == {"a": 0.0, "b": 0.0}
 
 
+@pytest.mark.parametrize("others", ["", "z"])
+def test_a_cell_that_was_forgotten_and_joins_again_holds_nothing_of_a_session(others: str) -> None:
+    """Whether it gets its slot back, or another has that by now."""
+    picker = picker_of()
+    line_up(picker, "ab")
+    pick(picker, "1", session="s", tokens=3000)
+    picker.answered("1", 0.4, "b:80")
+    picker.forget("b", 1.0)
+    line_up(picker, ["a", *others, "b"], now=300.0)
+    pick(picker, "2", now=300.0, session="s", tokens=4000)
+    view = picker.recent.view("2", 300.0)
+    assert view is not None
+    assert {each.cached_tokens for each in view.candidates} == {0.0}
+
+
+@pytest.mark.parametrize(("quiet_s", "held"), [(BLOCK_S - 1, 3000.0), (BLOCK_S + 1, 0.0)])
+def test_what_a_session_sent_is_held_no_longer_than_blocks_are(quiet_s: float, held: float) -> None:
+    picker = picker_of()
+    line_up(picker, "a")
+    pick(picker, "1", session="s", tokens=3000)
+    picker.answered("1", 0.4, "a:80")
+    now = 0.4 + quiet_s
+    line_up(picker, "a", now=now)
+    assert pick(picker, "2", now=now, session="s", tokens=4000).outcome is Outcome.AFFINITY
+    view = picker.recent.view("2", now)
+    assert view is not None
+    assert view.candidates[0].cached_tokens == held
+
+
 def test_a_shared_beginning_is_worth_what_it_saves() -> None:
     picker = picker_of()
     line_up(picker, "ab", rtt_s=[0.0, 0.02])
@@ -217,6 +247,55 @@ def test_a_failing_cell_is_ejected_at_its_gateway_and_comes_back() -> None:
     assert pick(picker, "y", gateway="h").cells[0] == "a"
     line_up(picker, "ab", now=FIRST_S + 1, rtt_s=[0.0, 0.1])
     assert pick(picker, "z", now=FIRST_S + 1).cells[0] == "a"
+
+
+def test_a_slow_cell_that_another_overtook_is_learned_to_be_slow_and_not_called_unable() -> None:
+    picker = picker_of(hedge_after_s=1.0)
+    line_up(picker, "ab", rtt_s=[0.0, 0.1])
+    slot = picker.book.get("a")
+    assert slot is not None
+    before = picker.known.learner.rates(slot).predict(1000, 0)
+    for number in range(FAILURES):
+        line_up(picker, "ab", now=5.0 * number, rtt_s=[0.0, 0.1], penalty=[1.0, 1e6])
+        assert pick(picker, f"r{number}", now=5.0 * number).cells[0] == "a"
+        picker.answered(f"r{number}", 5.0 * number + 1.2, "b:80", began_at=5.0 * number + 1.1)
+    assert not picker.is_ejected(GATEWAY, slot, 5.0 * FAILURES)
+    assert picker.known.learner.rates(slot).predict(1000, 0) > 1.5 * before
+    # What began at once elsewhere had been refused.
+    for number in range(FAILURES):
+        line_up(picker, "ab", now=30.0, rtt_s=[0.0, 0.1], penalty=[1.0, 1e6])
+        pick(picker, f"x{number}", now=30.0)
+        picker.answered(f"x{number}", 31.2, "b:80", began_at=30.1)
+    assert picker.is_ejected(GATEWAY, slot, 31.3)
+
+
+def test_who_is_overtaken_every_time_is_ejected_in_the_end() -> None:
+    picker = picker_of(hedge_after_s=1.0)
+    line_up(picker, "ab")
+    slot = picker.book.get("a")
+    assert slot is not None
+    for number in range(int(FAILURES / OVERTAKEN)):
+        assert not picker.is_ejected(GATEWAY, slot, 0.0)
+        line_up(picker, "ab", penalty=[1.0, 1e6])
+        pick(picker, f"r{number}")
+        picker.answered(f"r{number}", 2.0, "b:80", began_at=1.5)
+    assert picker.is_ejected(GATEWAY, slot, 2.0)
+
+
+def test_a_cell_that_gave_no_answer_is_not_believed_to_hold_the_prompt() -> None:
+    blocks = tuple(range(8))
+    for how in ("elsewhere", "error", "left"):
+        picker = picker_of()
+        line_up(picker, "ab", penalty=[1.0, 1.5])
+        assert pick(picker, "r", tokens=8000, blocks=blocks).cells[0] == "a"
+        if how == "left":
+            picker.ended("r", 0.1)
+        else:
+            by, status = ("b:80", 200) if how == "elsewhere" else ("a:80", 500)
+            picker.answered("r", 0.1, by, status)
+        lineup = picker.candidates[GATEWAY, MODEL].lineup
+        held = picker.known.prefixes.cached(lineup, blocks, 1000.0, 0.2)
+        assert (None if held is None else held.tolist()) == ([0.0, 8000.0] if how == "elsewhere" else None)
 
 
 def test_answers_of_the_gateway_itself_and_5xx_count_as_failures_and_4xx_do_not() -> None:

@@ -65,7 +65,7 @@ def test_it_is_told_no_more_than_it_needs() -> None:
     mode = config.processing_mode
     assert (mode.request_header_mode, mode.request_body_mode) == (ProcessingMode.SEND, ProcessingMode.NONE)
     assert (mode.response_header_mode, mode.response_body_mode) == (
-        *(ProcessingMode.SKIP, ProcessingMode.STREAMED),
+        *(ProcessingMode.SEND, ProcessingMode.STREAMED),
     )
     assert processor(prefix_affinity=True).processing_mode.request_body_mode == ProcessingMode.BUFFERED
 

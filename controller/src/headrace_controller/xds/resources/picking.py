@@ -70,8 +70,8 @@ def _mode(settings: PickerSettings) -> Any:
         request_header_mode=_Mode.SEND,
         request_body_mode=_Mode.BUFFERED if settings.prefix_affinity else _Mode.NONE,
         request_trailer_mode=_Mode.SKIP,
-        # The answer's first chunk tells all that its headers would, and is what has to be timed.
-        response_header_mode=_Mode.SKIP,
+        # An answer without a body has nothing else; the first chunk is what has to be timed.
+        response_header_mode=_Mode.SEND,
         response_body_mode=_Mode.STREAMED,
         response_trailer_mode=_Mode.SKIP,
     )
