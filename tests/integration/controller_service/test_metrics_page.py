@@ -127,6 +127,8 @@ async def test_figures_are_those_of_the_fleet(families: dict[str, Metric]) -> No
     assert 0 <= value("headrace_heartbeat_age_seconds", **c1) < 5
     assert value("headrace_cell_member_up", **c1, node="n2") in (0, 1)
     assert value("headrace_gateway_connected", gateway="gw-1") == 1
+    assert value("headrace_gateway_refuses", gateway="gw-1", type="LDS") == 1
+    assert value("headrace_gateway_refuses", gateway="gw-1", type="EDS") == 0
     assert value("headrace_self_preservation") == 0
     assert sum(each.value for each in families["headrace_rejections"].samples) == 1
     assert sum(each.value for each in families["headrace_tick_errors"].samples) == 0

@@ -169,6 +169,7 @@ class CellGauges:
         lines = [Family(name, "Envoys connected as this gateway.", ()).head]
         for gateway, status in self._xds.status().items():
             lines.append(f'{name}{{gateway="{escape(gateway)}"}} {float(status.streams)}\n')
+        lines += self._refusals()
         name = "headrace_self_preservation"
         lines.append(Family(name, "1 while expiries are withheld.", ()).head)
         lines.append(f"{name} {float(self._loop.self_preservation)}\n")
@@ -178,6 +179,16 @@ class CellGauges:
         ):
             lines.append(Family(name, said, ()).head + f"{name} {float(on)}\n")
         return "".join(lines)
+
+    def _refusals(self) -> list[str]:
+        """What is published and refused: the counter of refusals stands still while one lasts."""
+        name = "headrace_gateway_refuses"
+        lines = [Family(name, "1 while an Envoy refuses what is published.", ()).head]
+        for gateway, status in self._xds.status().items():
+            for kind, each in status.types.items():
+                label = f'gateway="{escape(gateway)}",type="{kind}"'
+                lines.append(f"{name}{{{label}}} {float(each.nacked is not None)}\n")
+        return lines
 
 
 def _reported(all_accounts: Mapping[str, Mapping[str, Account]]) -> Iterator[str]:

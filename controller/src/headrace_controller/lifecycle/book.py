@@ -180,12 +180,16 @@ class Book:
         if now - self._fleet.last_heard[row] <= self._settings.ttl_s:
             return ()
         kind = EventKind.SILENCE_DEAD
+        # An agent that has said it leaves is awaited, and not lost.
+        awaited = now < self._fleet.hold_until[row]
         if answer is Answer.ALIVE:
             self._watch.note_answer(row)
+            if awaited:
+                return ()
             kind = EventKind.SILENCE_ALIVE
         elif answer is Answer.NO_ANSWER:
             unanswered = self._watch.note_no_answer(row)
-            if now < self._fleet.hold_until[row]:
+            if awaited:
                 return ()
             if self._watch.is_withheld(row):
                 kind = EventKind.SILENCE_WITHHELD

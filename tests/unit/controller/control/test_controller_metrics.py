@@ -56,6 +56,7 @@ def test_gauges_are_those_of_the_view(region: Region) -> None:
     assert found["headrace_cell_pressure"]["c1", "gw-1", "berlin"] == one.pressures["gw-1"]
     assert found["headrace_cell_state"] == {("c1", "berlin"): 2, ("c2", "berlin"): 1}
     assert found["headrace_gateway_connected"] == {("gw-1",): 0, ("gw-2",): 0}
+    assert found["headrace_gateway_refuses"]["gw-1", "EDS"] == 0
     assert found["headrace_self_preservation"] == {(): 0}
 
 

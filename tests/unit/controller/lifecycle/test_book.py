@@ -186,6 +186,18 @@ def test_a_goodbye_with_an_absurd_grace_holds_for_an_hour_at_most() -> None:
     assert site.book.life("a").hold_until == site.now + 3600.0
 
 
+def test_the_figures_of_an_agent_that_is_awaited_do_not_count_as_lost() -> None:
+    site = serving("a")
+    site.book.goodbye("n-a", True, 2.0, site.now)
+    site.tick(0.6)
+    assert site.book.answered("a", Answer.ALIVE, site.now) == ()
+    assert not site.book.life("a").telemetry_lost
+    site.tick(1.5)
+    site.book.answered("a", Answer.ALIVE, site.now)
+    assert site.book.life("a").telemetry_lost
+    assert site.state("a") is READY
+
+
 def test_an_agent_that_does_not_return_within_its_grace_counts_as_silent() -> None:
     site = serving("a")
     site.book.goodbye("n-a", True, 2.0, site.now)
