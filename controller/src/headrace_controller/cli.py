@@ -45,8 +45,8 @@ Try it:
 
 SIGTERM or Ctrl-C ends it with exit code 0; Envoys keep the weights they hold.
 SIGHUP takes up a changed file where that needs no restart; the log says what it did.
-Exit code 2: the settings, a certificate or a port cannot be used; stderr says which and what to do.
-Exit code 1: a part of the running controller failed; the log says which.
+Exit code 2: the settings or a certificate cannot be used; 1: a port cannot, or a part of the running
+controller failed (a service manager tries again). stderr says which and what to do.
 """
 
 app = typer.Typer(
@@ -155,12 +155,20 @@ def _xds_address(given: str, listen: HostPort) -> HostPort:
     if address.port == 0:
         _refuse(f"{address} is no address to connect to; give --xds-address HOST:PORT")
     if address.host in ("0.0.0.0", "::"):
-        typer.echo(
-            f"headrace-controller: warning: {address} reaches the controller from its own host only; for an "
-            "Envoy elsewhere give --xds-address HOST:PORT",
-            err=True,
+        _warn(
+            f"{address} reaches the controller from its own host only; for an Envoy elsewhere give "
+            "--xds-address HOST:PORT"
+        )
+    elif address.is_loopback and not given:
+        _warn(
+            f"{address} serves an Envoy on this machine alone; for one elsewhere set listen.xds to an "
+            "address that it reaches"
         )
     return address
+
+
+def _warn(message: str) -> None:
+    typer.echo(f"headrace-controller: warning: {message}", err=True)
 
 
 def _check_files(served: TlsSettings | None, ca: Path | None, cert: Path | None, key: Path | None) -> None:
@@ -199,16 +207,20 @@ def main() -> None:
 
 @contextmanager
 def _clear_errors() -> Iterator[None]:
-    """What the operator can mend is said in words, with exit code 2 and no traceback."""
+    """What the operator can mend is said in words and with no traceback; exit code 2 where no further
+    try could end otherwise."""
     try:
         yield
-    except (ConfigError, CannotListenError, TlsError) as error:
+    except (ConfigError, TlsError) as error:
         _refuse(str(error))
+    except CannotListenError as error:
+        # A port is freed, and a host gets its address, a moment later: whoever starts this again may.
+        _refuse(str(error), code=1)
 
 
-def _refuse(message: str) -> NoReturn:
+def _refuse(message: str, code: int = 2) -> NoReturn:
     typer.echo(f"headrace-controller: {message}", err=True)
-    raise typer.Exit(2)
+    raise typer.Exit(code)
 
 
 if __name__ == "__main__":

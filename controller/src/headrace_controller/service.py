@@ -11,7 +11,7 @@ from functools import partial
 from pathlib import Path
 
 from headrace_controller.admin.access import Access
-from headrace_controller.admin.desk import Desk, Memory, server_context
+from headrace_controller.admin.desk import Desk, Memory
 from headrace_controller.control import garbage
 from headrace_controller.control.confirmation import EngineInquiry, Question, check_pools
 from headrace_controller.control.intents.migrate import with_drains
@@ -264,7 +264,8 @@ async def run(
         await _serve_envoys(stack, listen.xds, listen.xds_tls, controller)
         await _serve_agents(stack, listen.telemetry, listen.telemetry_tls, controller)
         stack.callback(controller.desk.close)
-        await controller.desk.serve(stack, listen.admin, listen.admin_tls)
+        pages = _context(controller, listen.admin_tls, "listen.admin_tls", "http/1.1")
+        await controller.desk.serve(stack, listen.admin, pages)
         supervisor = await stack.enter_async_context(Supervisor())
         supervisor.spawn("control loop", controller.loop.run())
         if controller.keeper is not None:
@@ -309,10 +310,9 @@ def check_tls(settings: ControllerSettings) -> None:
     checks: list[Callable[[], object]] = [
         lambda: read_upstreams(settings.pools),
         lambda: check_pools(settings.pools),
-        lambda: server_context(listen.admin_tls),
         lambda: Access.of(settings.admin),
     ]
-    for field in ("telemetry_tls", "xds_tls"):
+    for field in ("telemetry_tls", "xds_tls", "admin_tls"):
         tls: TlsSettings | None = getattr(listen, field)
         if tls is not None:
             checks.append(partial(ServerIdentity, tls, f"listen.{field}"))
@@ -372,12 +372,12 @@ async def _serve_agents(
 
 
 def _context(
-    controller: Controller, tls: TlsSettings | None, field: str
+    controller: Controller, tls: TlsSettings | None, field: str, protocol: str = "h2"
 ) -> Callable[[], ssl.SSLContext] | None:
     """What gives each new connection its context; None where a port speaks no TLS."""
     if tls is None:
         return None
-    identity = ServerIdentity(tls, field)
+    identity = ServerIdentity(tls, field, protocol)
     controller.identities.append(identity)
     return identity.context
 

@@ -1,10 +1,12 @@
-"""TLS for gRPC, from settings: files in, credentials out, errors that name the file."""
+"""TLS from settings: files in, credentials and contexts out, errors that name the file."""
 
 from __future__ import annotations
 
 import ssl
 import threading
+from collections.abc import Callable
 from pathlib import Path
+from typing import Self
 
 import grpc
 
@@ -29,15 +31,17 @@ class TlsError(Exception):
 
 
 class ServerIdentity:
-    """What a gRPC server shows and demands, from its files; renewed files serve the next connections.
+    """What a server shows and demands, from its files; renewed files serve the next connections.
 
-    Connections that are open stay as they are. `field` names the setting in errors. Raises TlsError
-    when the files cannot be used; of later ones that cannot, the log tells, and those before serve on.
+    Connections that are open stay as they are. `field` names the setting in errors, `protocol` is what
+    its contexts agree to speak (ALPN). Raises TlsError when the files cannot be used; of later ones that
+    cannot, the log tells, and those before serve on.
     """
 
-    def __init__(self, tls: TlsSettings, field: str) -> None:
+    def __init__(self, tls: TlsSettings, field: str, protocol: str = "h2") -> None:
         self._tls = tls
         self._field = field
+        self._protocol = protocol
         self._stamp = self._stamps()
         self._first, self._context = self._load()
         self._renewed: grpc.ServerCertificateConfiguration | None = None
@@ -51,7 +55,7 @@ class ServerIdentity:
         return grpc.dynamic_ssl_server_credentials(self._first, self._fetch, demand)
 
     def context(self) -> ssl.SSLContext:
-        """What a server that speaks HTTP/2 by itself shows and demands of its next connection."""
+        """What a server that does not leave TLS to gRPC shows and demands of its next connection."""
         return self._context
 
     def renew(self) -> None:
@@ -89,13 +93,39 @@ class ServerIdentity:
         ca = _read(tls.ca, f"{field}.ca") if tls.ca else None
         context = check_pair(tls, field)
         assert context is not None
-        context.set_alpn_protocols(["h2"])
+        context.set_alpn_protocols([self._protocol])
         if tls.ca is not None:
             context.verify_mode = ssl.CERT_REQUIRED
         return grpc.ssl_server_certificate_configuration([pair], root_certificates=ca), context
 
     def _stamps(self) -> tuple[tuple[int, int, int] | None, ...]:
         return tuple(_stamp(path) for path in (self._tls.cert, self._tls.key, self._tls.ca))
+
+
+class FollowingContext(ssl.SSLContext):
+    """For an asyncio server that keeps the context it was given: each connection begins with what
+    `current` gives then.
+
+    A context that serves is not loaded anew: files that fail half-way would leave it without its key.
+    """
+
+    _current: Callable[[], ssl.SSLContext]
+
+    def __new__(cls, current: Callable[[], ssl.SSLContext]) -> Self:
+        made = super().__new__(cls, ssl.PROTOCOL_TLS_SERVER)
+        made._current = current
+        return made
+
+    def wrap_bio(
+        self,
+        incoming: ssl.MemoryBIO,
+        outgoing: ssl.MemoryBIO,
+        server_side: bool = False,
+        server_hostname: str | bytes | None = None,
+        session: ssl.SSLSession | None = None,
+    ) -> ssl.SSLObject:
+        """What asyncio begins each connection with."""
+        return self._current().wrap_bio(incoming, outgoing, server_side, server_hostname, session)
 
 
 def server_credentials(tls: TlsSettings, field: str) -> grpc.ServerCredentials:

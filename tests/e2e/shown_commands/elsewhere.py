@@ -33,6 +33,7 @@ NOT_RUN: Final[dict[str, str]] = {
     r"python3 -m venv /opt/": SYSTEM,
     r"(/opt/headrace/bin/)?pip install": PACKAGES,
     r"(cp|install|chgrp) .*(/etc/headrace|/usr/lib|/etc/systemd)": SYSTEM,
+    r"runuser": "needs root, and the user that deploy/systemd makes",
     r"sysctl -w": SYSTEM,
     r"systemd-sysusers": SERVICES,
     r"systemctl|journalctl": SERVICES,

@@ -66,6 +66,7 @@ class Grid:
             (r"(?<=gateway check )URL\b", fleet.gateway_admin_url),
             (r"(?<=read engine )(URL|PAGE)\b", f"{cell.url}/metrics"),
             (r"(?<=--url )URL\b", fleet.api_url),
+            (r"(?<=--xds-address )HOST:18001\b", f"{HOST}:{fleet.ports.xds}"),
             (r"(?<=replay )(STATE_DIR|FILE|/var/lib/headrace)", state),
             (r"/opt/headrace/bin/", ""),
             (r"/etc/headrace/", ""),
@@ -128,7 +129,7 @@ class Grid:
         """What a person does between two commands: fill in a proposed config; choose a port that is free."""
         proposed, bootstrap = self.place / "agent.yaml", self.place / "envoy.yaml"
         if " discover " in command:
-            assert "FILL IN" in proposed.read_text(encoding="utf-8")
+            assert "# What `headrace-agent discover` found" in proposed.read_text(encoding="utf-8")
             shutil.copyfile(self.place.parent / "agent.yaml", proposed)
         if bootstrap.exists():
             text = bootstrap.read_text(encoding="utf-8")

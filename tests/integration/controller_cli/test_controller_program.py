@@ -97,10 +97,18 @@ def test_a_port_in_use_is_named_with_its_setting(config: Path, ports: dict[str, 
         held.bind(("127.0.0.1", ports[name]))
         held.listen()
         ended = run("run", "--config", config)
-    assert ended.returncode == 2
+    assert ended.returncode == 1, "systemd tries again, unless it is 2"
     assert f"listen.{name}: 127.0.0.1:{ports[name]} is already in use" in ended.stderr
     assert f"ss -ltnp 'sport = :{ports[name]}'" in ended.stderr
     assert "choose another port" in ended.stderr
+    assert "Traceback" not in ended.stderr
+
+
+def test_an_address_that_the_host_has_not_yet_is_named_with_its_setting(config: Path) -> None:
+    write(config.parent, config.read_text().replace("xds: 127.0.0.1:", "xds: 203.0.113.1:"))
+    ended = run("run", "--config", config)
+    assert ended.returncode == 1, "a host may get its address a moment later"
+    assert "listen.xds: cannot listen on 203.0.113.1:" in ended.stderr
     assert "Traceback" not in ended.stderr
 
 

@@ -52,6 +52,11 @@ def test_a_unit_starts_a_command_that_exists_with_options_that_it_has(program: s
 
 
 @pytest.mark.parametrize("program", APPS)
+def test_a_unit_reloads(program: str) -> None:
+    assert service(program)["ExecReload"] == ["/bin/kill -HUP $MAINPID"]
+
+
+@pytest.mark.parametrize("program", APPS)
 def test_a_unit_comes_back_unless_its_settings_cannot_be_used(program: str) -> None:
     own = service(program)
     assert own["Restart"] == ["always"]
@@ -65,7 +70,6 @@ def test_a_unit_comes_back_unless_its_settings_cannot_be_used(program: str) -> N
 def test_the_agent_speaks_to_systemd_as_its_unit_expects() -> None:
     own = service("headrace-agent")
     assert own["Type"] == ["notify"]
-    assert own["ExecReload"] == ["/bin/kill -HUP $MAINPID"]
     assert int(own["WatchdogSec"][0]) >= 10, "a busy machine is late now and then"
     # It is done well before that: see EXIT_WITHIN_S.
     assert int(own["TimeoutStopSec"][0]) > agent_cli.EXIT_WITHIN_S + 5

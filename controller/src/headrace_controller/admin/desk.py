@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ssl
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AsyncExitStack
 from typing import Final
 
@@ -26,7 +26,7 @@ from headrace_controller.settings import ControllerSettings
 from headrace_controller.xds.server import XdsServer
 from headrace_shared.clock import Clock
 from headrace_shared.net import HostPort, PortInUseError
-from headrace_shared.tls import TlsError, TlsSettings, check_pair
+from headrace_shared.tls import FollowingContext
 
 STOP_GRACE_S: Final = 0.3
 
@@ -94,31 +94,19 @@ class Desk:
         if self._writer is not None:
             self._writer.close()
 
-    async def serve(self, stack: AsyncExitStack, address: HostPort, tls: TlsSettings | None) -> None:
-        """Serve the pages until the stack unwinds. Raises PortInUseError and TlsError."""
+    async def serve(
+        self, stack: AsyncExitStack, address: HostPort, tls: Callable[[], ssl.SSLContext] | None
+    ) -> None:
+        """Serve the pages until the stack unwinds; `tls` gives each new connection its context. Raises
+        PortInUseError."""
         runner = web.AppRunner(self.app, access_log=None, shutdown_timeout=STOP_GRACE_S)
         await runner.setup()
         stack.push_async_callback(runner.cleanup)
+        context = FollowingContext(tls) if tls is not None else None
         try:
-            await web.TCPSite(runner, address.host, address.port, ssl_context=server_context(tls)).start()
+            await web.TCPSite(runner, address.host, address.port, ssl_context=context).start()
         except OSError as error:
             raise PortInUseError("listen.admin", address) from error
-
-
-def server_context(tls: TlsSettings | None) -> ssl.SSLContext | None:
-    """The TLS of the operators' pages; None for plain HTTP. With `ca` clients must show a certificate of
-    it besides their token. Raises TlsError."""
-    if tls is None:
-        return None
-    if tls.cert is None or tls.key is None:
-        raise TlsError("listen.admin_tls: a server needs both cert and key")
-    check_pair(tls, "listen.admin_tls")
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.load_cert_chain(tls.cert, tls.key)
-    if tls.ca is not None:
-        context.load_verify_locations(tls.ca)
-        context.verify_mode = ssl.CERT_REQUIRED
-    return context
 
 
 def _recorder(
