@@ -10,6 +10,9 @@ SEED ?= 1
 JSON ?=
 PICKER ?=
 NAME ?= route_update
+# Half again as many as cores, 4 at most: tests of real programs wait more than they compute.
+CORES := $(shell getconf _NPROCESSORS_ONLN 2>/dev/null || echo 2)
+WORKERS ?= $(shell n=$$(( ($(CORES) * 3 + 1) / 2 )); echo $$(( n < 4 ? n : 4 )))
 PROTO := protos/headrace_pb/v1/telemetry.proto
 SRC := shared/src/headrace_shared agent/src controller/src lab/src
 
@@ -40,7 +43,7 @@ demo-real: $(STAMP) ## The same over three real vLLM engines on this CPU (SECOND
 	@$(BIN)/headrace-lab demo-real $(if $(SECONDS),--seconds $(SECONDS)) --seed $(SEED) $(if $(JSON),--json $(JSON))
 
 test: $(STAMP) ## Unit, simulation, integration and real-Envoy tests
-	@$(BIN)/python -m pytest -q -n auto --maxprocesses 4 --dist loadfile
+	@$(BIN)/python -m pytest -q -n $(WORKERS) --dist loadfile
 
 test-extra: $(STAMP) ## Tests that need root, a Debian package, or requirements-extra.txt
 	@PIP_CONSTRAINT=$(CURDIR)/$(CONSTRAINTS) $(BIN)/python -m pip install -q --disable-pip-version-check -r requirements-extra.txt \

@@ -47,8 +47,10 @@ async def test_the_event_log_tells_of_a_picker_that_stands_aside_and_is_back(tmp
 
             await region.until(names_again, "the picker names cells again")
             told = await standing(region)
-            assert [what for what, _ in told[-2:]] == ["names no cell", "names cells"]
-            assert (SLOW in told[-2][1], told[-1][1]) == (True, "")
+            # On a busy machine it may stand aside once more by now.
+            rest = next(at for at, (_, why) in enumerate(told) if SLOW in why)
+            assert told[rest][0] == "names no cell"
+            assert told[rest + 1] == ("names cells", "")
             events = await headrace(region, "events")
             assert "names no cell" in events
             assert SLOW in " ".join(events.split())

@@ -69,9 +69,9 @@ def test_it_hears_of_a_first_token_when_that_reaches_the_gateway() -> None:
     heard: list[tuple[str, float]] = []
     answered = picker.answered
 
-    def listening(key: str, now: float, *rest: object) -> object:
+    def listening(key: str, now: float, *rest: object, **more: object) -> object:
         heard.append((key, now))
-        return answered(key, now, *rest)  # type: ignore[arg-type]
+        return answered(key, now, *rest, **more)  # type: ignore[arg-type]
 
     picker.answered = listening  # type: ignore[method-assign, assignment]
     jobs = made.run(every(0.5, 5.0), 20.0)
