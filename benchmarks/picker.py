@@ -28,7 +28,7 @@ from benchmarks.result import json_path, median_us, report
 from headrace_controller.picker.candidates import Candidates, Lineup
 from headrace_controller.picker.choice import Need, choose, fitting
 from headrace_controller.picker.cost import OTHERS, RUNNING, costs
-from headrace_controller.picker.messages import CHUNK_DONE, named
+from headrace_controller.picker.messages import ANSWER_DONE, CHUNK_DONE, named
 from headrace_controller.picker.picker import Picker
 from headrace_controller.picker.requests import Ask
 from headrace_controller.picker.service import GATEWAY_METADATA, PickerService
@@ -106,13 +106,20 @@ def request() -> Any:
     return message
 
 
-def first_chunk(served_by: str) -> Any:
-    """The second message of a stream."""
+def head(served_by: str) -> Any:
+    """The second message of a stream: the answer's headers, of which none are passed on."""
     message = pb.ProcessingRequest()
-    message.response_body.body = b"data: 1\n\n"
+    message.response_headers.SetInParent()
     fields = message.attributes["envoy.filters.http.ext_proc"].fields
     fields["upstream.address"].string_value = served_by
     fields["response.code"].number_value = 200
+    return message
+
+
+def first_chunk() -> Any:
+    """The third message of a stream."""
+    message = pb.ProcessingRequest()
+    message.response_body.body = b"data: 1\n\n"
     return message
 
 
@@ -122,8 +129,9 @@ class Bare:
     async def Process(self, _requests: Any, context: Any) -> None:  # noqa: N802
         await context.read()
         await context.write(pb.ProcessingResponse.FromString(named(["10.0.1.1:8000", "10.0.2.1:8000"])))
-        await context.read()
-        await context.write(pb.ProcessingResponse.FromString(CHUNK_DONE))
+        for done in (ANSWER_DONE, CHUNK_DONE):
+            await context.read()
+            await context.write(pb.ProcessingResponse.FromString(done))
 
 
 async def serve(port: Connection, bare: bool) -> None:
@@ -160,7 +168,7 @@ def server_process(port: Connection, bare: bool) -> None:
 
 async def load(port: int, streams: int) -> int:
     """Ask for so many picks; how many were named."""
-    first, count = request(), 0
+    first, chunk, count = request(), first_chunk(), 0
     async with grpc.aio.insecure_channel(f"127.0.0.1:{port}") as channel:
         stub = rpc.ExternalProcessorStub(channel)
 
@@ -172,7 +180,9 @@ async def load(port: int, streams: int) -> int:
                 answer = await call.read()
                 pick = answer.dynamic_metadata.fields[PICK_NAMESPACE].struct_value.fields[PICK_KEY]
                 count += bool(pick.string_value)
-                await call.write(first_chunk(pick.string_value.partition(",")[0]))
+                await call.write(head(pick.string_value.partition(",")[0]))
+                await call.read()
+                await call.write(chunk)
                 await call.read()
                 await call.read()
 
