@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import json
 import signal
+import socket
 import sys
 import time
 from collections.abc import AsyncIterator
@@ -161,3 +162,17 @@ async def test_bad_options_are_said_and_end_with_status_2(arguments: tuple[str, 
     assert status == 2
     assert words in said
     assert "Traceback" not in said
+
+
+async def test_tokens_go_at_once() -> None:
+    """As those of engines do; one that waits for an acknowledgement would come up to 40 ms late."""
+    loop = asyncio.get_running_loop()
+    with bind("127.0.0.1", 0) as listener:
+        listener.listen()
+        with socket.create_connection(listener.getsockname()):
+            accepted, _ = await loop.sock_accept(listener)
+            transport, _ = await loop.connect_accepted_socket(asyncio.Protocol, accepted)
+            served = transport.get_extra_info("socket")
+            assert served.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
+            transport.close()
+            await asyncio.sleep(0)

@@ -35,7 +35,8 @@ async def listen(address: HostPort) -> list[socket.socket]:
 
 
 def _bind(family: int, where: tuple[object, ...], dual: bool) -> socket.socket:
-    listener = socket.socket(family, socket.SOCK_STREAM)
+    # asyncio lets small answers go at once (TCP_NODELAY) only where a socket says that it is of TCP.
+    listener = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     try:
         # A port whose last connections still linger is free; one that another socket listens on is not.
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

@@ -17,7 +17,8 @@ def bind(host: str, port: int) -> socket.socket:
     Raises PortInUseError, or OSError for an address that is not this machine's.
     """
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    sock = socket.socket(family, socket.SOCK_STREAM)
+    # asyncio lets a token go at once (TCP_NODELAY) only where a socket says that it is of TCP.
+    sock = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     try:
         # The port of a program that was killed a moment ago can be taken at once.
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
