@@ -6,7 +6,6 @@ import asyncio
 import contextlib
 import json
 import signal
-import socket
 import sys
 import time
 from collections.abc import AsyncIterator
@@ -17,6 +16,7 @@ import pytest
 
 from headrace_lab.cell.listening import address_of, bind
 from headrace_lab.stack.ports import free_ports
+from tests.support.nodelay import goes_at_once
 from tests.support.program import EXIT_LIMIT_S
 
 CELL = ("headrace_lab.cell", "--max-model-len", "1024", "--decode-ms", "20")
@@ -165,14 +165,7 @@ async def test_bad_options_are_said_and_end_with_status_2(arguments: tuple[str, 
 
 
 async def test_tokens_go_at_once() -> None:
-    """As those of engines do; one that waits for an acknowledgement would come up to 40 ms late."""
-    loop = asyncio.get_running_loop()
+    """As those of engines do."""
     with bind("127.0.0.1", 0) as listener:
         listener.listen()
-        with socket.create_connection(listener.getsockname()):
-            accepted, _ = await loop.sock_accept(listener)
-            transport, _ = await loop.connect_accepted_socket(asyncio.Protocol, accepted)
-            served = transport.get_extra_info("socket")
-            assert served.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
-            transport.close()
-            await asyncio.sleep(0)
+        assert await goes_at_once(listener)
